@@ -1,0 +1,1 @@
+"""TDSL: tensor kernels, what is computed and apart from it how it runs."""
