@@ -1,0 +1,48 @@
+"""Element types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ElemType:
+    """An element type; `kind` is "float", "int", "uint" or "bool"."""
+
+    name: str
+    kind: str
+    bits: int
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    @property
+    def bytes(self) -> int:
+        return max(1, self.bits // 8)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+F64 = ElemType("f64", "float", 64)
+F32 = ElemType("f32", "float", 32)
+F16 = ElemType("f16", "float", 16)
+BF16 = ElemType("bf16", "float", 16)
+I8 = ElemType("i8", "int", 8)
+I16 = ElemType("i16", "int", 16)
+I32 = ElemType("i32", "int", 32)
+I64 = ElemType("i64", "int", 64)
+U8 = ElemType("u8", "uint", 8)
+U16 = ElemType("u16", "uint", 16)
+U32 = ElemType("u32", "uint", 32)
+U64 = ElemType("u64", "uint", 64)
+BOOL = ElemType("bool", "bool", 8)  # one byte in memory, 0 or 1
+
+TYPES: dict[str, ElemType] = {
+    t.name: t for t in (F64, F32, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, BOOL)
+}
