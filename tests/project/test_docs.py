@@ -1,0 +1,46 @@
+"""The documents: links lead somewhere, and ARCHITECTURE.md knows every package."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.project.modules import FOLDERS, source_files
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    page.relative_to(ROOT).as_posix()
+    for folder in (".", "docs", "benchmarks", "examples", "examples/images")
+    for page in (ROOT / folder).glob("*.md")
+)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def test_the_documents_are_found() -> None:
+    assert {"ARCHITECTURE.md", "CHANGELOG.md", "README.md"} <= set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_within_the_project_lead_somewhere(page: str) -> None:
+    path = ROOT / page
+    links = [link.split("#")[0] for link in LINK.findall(path.read_text("utf-8"))]
+    local = [link for link in links if link and "://" not in link]
+    assert [link for link in local if not (path.parent / link).exists()] == []
+
+
+def test_architecture_names_every_package() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    folders = {
+        file.parent.relative_to(ROOT).as_posix() + "/"
+        for folder in FOLDERS.values()
+        for file in source_files(ROOT / folder)
+    }
+    assert sorted(folder for folder in folders if f"`{folder}`" not in text) == []
+
+
+def test_each_picture_is_named_with_its_rights() -> None:
+    folder = ROOT / "examples" / "images"
+    text = (folder / "README.md").read_text("utf-8")
+    pictures = [p for p in folder.iterdir() if p.suffix in {".png", ".jpg", ".npy"}]
+    assert pictures
+    assert [p.name for p in pictures if f"`{p.name}`" not in text] == []
