@@ -1,0 +1,89 @@
+"""The loops level: explicit loops with int64 bounds; at the leaves, statement instances.
+
+Made by `tdsl.polyhedral.astgen` from a loop tree. Unrolled (jammed) and vector loops are no
+`For` here: they are the dimensions of an instance, innermost, with a constant extent and, for
+the incomplete block of a split, a count of those that run. Index expressions are those of
+`tdsl.ir.kernel` over Var (loop variables, dimensions) and Size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tdsl.ir.kernel import Expr
+
+
+@dataclass(frozen=True)
+class For:
+    """`for var in lo..hi step step`. mark: "serial", "parallel" or "unroll" (plain copies).
+
+    `name` is the user's loop, `var` is unique on its path. by: copies for "unroll"; None: all.
+    """
+
+    name: str
+    var: str
+    lo: Expr
+    hi: Expr
+    body: Block
+    step: int = 1
+    mark: str = "serial"
+    by: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class If:
+    condition: Expr
+    then: Block
+    other: Block | None = None
+
+
+@dataclass(frozen=True)
+class Dim:
+    """Iterations `0..count` of `extent` (constant) at a leaf; count None: all of them.
+
+    mark: "unroll" or "vector". tail: "mask", "guard", "cases", "narrow", "peel" or "" (default):
+    how an incomplete block runs. lower: the first iteration that runs, None: 0.
+    width: lanes asked for by `vectorize by`.
+    """
+
+    name: str
+    var: str
+    extent: int
+    mark: str
+    count: Expr | None = None
+    lower: Expr | None = None
+    tail: str = ""
+    width: int | None = None
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A statement at `index` for every iteration of `dims` (outer first) where `guard` holds.
+
+    Lanes of a vector dimension read everything before they write.
+    """
+
+    statement: str
+    index: tuple[tuple[str, Expr], ...]
+    dims: tuple[Dim, ...] = ()
+    guard: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """While the body runs, the elements of `array` that it touches live in registers.
+
+    They are loaded before where the body does not write them first, and stored after.
+    """
+
+    array: str
+    body: Block
+
+
+@dataclass(frozen=True)
+class Block:
+    items: tuple[Item, ...]
+
+
+Item = For | If | Instance | Scope | Block

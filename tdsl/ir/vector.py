@@ -1,0 +1,289 @@
+"""The vector level: structured code over scalars and short vectors; target-independent operations.
+
+A value has an element type and a number of lanes (1: a scalar). The lowering has already cut
+vectors so that every value fits a register of the target: per chunk all values have the same
+lanes, and the widest element decides how many. Index arithmetic (bounds, element offsets,
+conditions on loop variables) stays `tdsl.ir.kernel.Expr` over Var and Size: int64 in C.
+Printed as C by `tdsl.codegen`; semantics of operations are those of `tdsl.ir.kernel` per lane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tdsl.ir.kernel import Expr as Index
+from tdsl.ir.types import BOOL, ElemType
+
+
+@dataclass(frozen=True)
+class VType:
+    """`lanes` elements. For masks `elem` is BOOL and `bits` the width of the lanes they govern."""
+
+    elem: ElemType
+    lanes: int = 1
+    bits: int = 0
+
+    @property
+    def is_mask(self) -> bool:
+        return self.elem == BOOL and self.bits > 0
+
+    def __str__(self) -> str:
+        if self.is_mask:
+            return f"mask{self.bits}x{self.lanes}"
+        return str(self.elem) if self.lanes == 1 else f"{self.elem}x{self.lanes}"
+
+
+# ---------------------------------------------------------------- values
+
+
+@dataclass(frozen=True)
+class Const:
+    """The same constant in every lane."""
+
+    value: int | float | bool
+    type: VType
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A variable made by Let or Declare."""
+
+    name: str
+    type: VType
+
+
+@dataclass(frozen=True)
+class Iota:
+    """Lane l holds base + step * l, as int64 lanes (type i64 x lanes); a scalar for 1 lane."""
+
+    base: Index
+    step: int
+    type: VType
+
+
+@dataclass(frozen=True)
+class Splat:
+    """A scalar value in every lane."""
+
+    arg: Value
+    type: VType
+
+
+@dataclass(frozen=True)
+class Load:
+    """Lane l is element `offset + stride * l` of the buffer (stride 1: contiguous).
+
+    Masked-off lanes are not touched and give 0.
+    """
+
+    buffer: str
+    offset: Index
+    type: VType
+    stride: Index | None = None  # None: 1
+    mask: Value | None = None
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Lane l is element `offset[l]` (i64 lanes). Masked-off lanes are not touched and give 0."""
+
+    buffer: str
+    offset: Value
+    type: VType
+    mask: Value | None = None
+
+
+@dataclass(frozen=True)
+class Op:
+    """`op`: those of `tdsl.ir.kernel.OPS`, and "fma": args[0] * args[1] + args[2], one rounding,
+    "fnma": args[2] - args[0] * args[1], one rounding. Comparisons give masks; and, or, not take
+    masks (scalars: BOOL). min and max carry NaN; `strict` ones order -0 < +0."""
+
+    op: str
+    args: tuple[Value, ...]
+    type: VType
+
+
+@dataclass(frozen=True)
+class Cast:
+    """`mode`: "convert", "saturate" or "bitcast", as `tdsl.ir.kernel.Cast`; lanes stay.
+
+    From a mask to a mask of other `bits` too ("convert").
+    """
+
+    mode: str
+    arg: Value
+    type: VType
+
+
+@dataclass(frozen=True)
+class Choose:
+    """Lane-wise `mask ? then : other`; both are evaluated (traps are excluded before)."""
+
+    mask: Value
+    then: Value
+    other: Value
+    type: VType
+
+
+@dataclass(frozen=True)
+class FirstLanes:
+    """The mask of lanes l < count (count may be negative or beyond the lanes)."""
+
+    count: Index
+    type: VType
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on loop variables and sizes as a scalar BOOL or a uniform mask."""
+
+    condition: Index
+    type: VType
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """All lanes joined by `op` (add, mul, min, max, any, all; tree order) to a scalar."""
+
+    op: str
+    arg: Value
+    type: VType
+
+
+Value = (
+    Const | Ref | Iota | Splat | Load | Gather | Op | Cast | Choose | FirstLanes | Condition
+    | Reduce
+)  # fmt: skip
+
+# ---------------------------------------------------------------- code
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which instances a write stands for: lane l is `index + strides * l` (per index)."""
+
+    statement: str
+    index: tuple[Index, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Let:
+    """A name for a value that is used below; never assigned again."""
+
+    name: str
+    value: Value
+
+
+@dataclass(frozen=True)
+class LetIndex:
+    """An int64 variable for an index expression used below."""
+
+    name: str
+    value: Index
+
+
+@dataclass(frozen=True)
+class Declare:
+    """A register variable that Assign may change."""
+
+    name: str
+    type: VType
+    value: Value | None = None
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True)
+class Assign:
+    name: str
+    value: Value
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True)
+class Store:
+    """Lane l goes to element `offset + stride * l`; masked-off lanes are not touched."""
+
+    buffer: str
+    offset: Index
+    value: Value
+    stride: Index | None = None  # None: 1
+    mask: Value | None = None
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True)
+class For:
+    """`for (int64_t var = lo; var < hi; var += step)`; parallel: an OpenMP loop."""
+
+    var: str
+    lo: Index
+    hi: Index
+    body: Block
+    step: int = 1
+    parallel: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class If:
+    """`condition`: on loop variables (Index) or a scalar BOOL value."""
+
+    condition: Index | Value
+    then: Block
+    other: Block | None = None
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Runs the block of the case that equals `on`; `default` otherwise (may be empty)."""
+
+    on: Index
+    cases: tuple[tuple[int, Block], ...]
+    default: Block
+
+
+@dataclass(frozen=True)
+class Comment:
+    text: str
+
+
+@dataclass(frozen=True)
+class Block:
+    items: tuple[Item, ...]
+
+
+Item = Let | LetIndex | Declare | Assign | Store | For | If | Switch | Comment | Block
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory. role: in, const, out, inout (arguments), temp (workspace), stack or table.
+
+    shape: extents (Index over sizes; constants for stack and table); strides in elements per
+    dimension are already inside the offsets. values: of a table, flat.
+    """
+
+    name: str
+    elem: ElemType
+    shape: tuple[Index, ...]
+    role: str
+    values: tuple[int | float | bool, ...] | None = None
+    align: int | None = None
+
+
+@dataclass(frozen=True)
+class Function:
+    """One kernel, ready to be printed. Sizes and argument buffers in declaration order.
+
+    assumptions: conditions on sizes, checked on entry. notes: the schedule's text, shown as a
+    comment above the function.
+    """
+
+    name: str
+    sizes: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+    assumptions: tuple[Index, ...]
+    body: Block
+    notes: tuple[str, ...] = ()
