@@ -113,13 +113,14 @@ def test_imports_are_absolute_and_never_a_bare_folder() -> None:
 
 def own_files() -> list[Path]:
     """Every source file of the project, in all its languages."""
-    folders = ["benchmarks", "examples", "grammar", "polyhedral", "runtime", "tdsl", "tests"]
-    python = [f for folder in folders for f in source_files(ROOT / folder)]
+    names = ["benchmarks", "examples", "grammar", "polyhedral", "runtime", "tdsl", "tests"]
+    folders = [ROOT / name for name in names if (ROOT / name).is_dir()]
+    python = [f for folder in folders for f in source_files(folder)]
     other = [
         f
         for folder in folders
         for pattern in ("*.lark", "*.h", "*.tdsl")
-        for f in (ROOT / folder).rglob(pattern)
+        for f in folder.rglob(pattern)
         if not any(p.is_symlink() for p in (f, *f.parents))
     ]
     return sorted({*python, *other})
