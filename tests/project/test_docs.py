@@ -1,6 +1,7 @@
 """The documents: links lead somewhere, and ARCHITECTURE.md knows every package."""
 
 import re
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,10 @@ def test_architecture_names_every_package() -> None:
     assert sorted(folder for folder in folders if f"`{folder}`" not in text) == []
 
 
-def test_each_picture_is_named_with_its_rights() -> None:
+def test_each_picture_is_named_and_is_the_one_described() -> None:
     folder = ROOT / "examples" / "images"
     text = (folder / "README.md").read_text("utf-8")
     pictures = [p for p in folder.iterdir() if p.suffix in {".png", ".jpg", ".npy"}]
     assert pictures
     assert [p.name for p in pictures if f"`{p.name}`" not in text] == []
+    assert [p.name for p in pictures if sha256(p.read_bytes()).hexdigest() not in text] == []
