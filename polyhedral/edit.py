@@ -1,0 +1,317 @@
+"""Edits of the loop tree: pure functions from trees to trees.
+
+A loop is named by a statement below it and its name, which is unique on that statement's path.
+Nothing here asks whether an edit is legal: see `tdsl.polyhedral.legality`. `EditError` says that
+the tree has not the shape that an edit needs, in words for the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import islpy as isl
+
+from tdsl.polyhedral.extent import greatest, least
+from tdsl.polyhedral.program import Program
+from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, SplitInfo, Tail, loops_of, path, statements
+
+
+class EditError(Exception):
+    """The tree has not the shape that the edit needs."""
+
+
+def find(tree: Node, statement: str, name: str) -> Loop:
+    """The loop of that name around a statement."""
+    for loop in loops_of(tree, statement):
+        if loop.name == name:
+            return loop
+    raise KeyError(f"{statement}.{name}")
+
+
+def update(tree: Node, statement: str, name: str, edit: Callable[[Loop], Node]) -> Node:
+    """The tree with one loop replaced by what `edit` makes of it."""
+    match tree:
+        case Loop() if tree.name == name:
+            return edit(tree)
+        case Loop():
+            return replace(tree, body=update(tree.body, statement, name, edit))
+        case Seq(children):
+            return sequence(
+                update(c, statement, name, edit) if statement in statements(c) else c
+                for c in children
+            )
+        case Leaf():
+            raise KeyError(f"{statement}.{name}")
+
+
+def sequence(children: Iterable[Node]) -> Node:
+    """A sequence without sequences directly inside; a single child stands for itself."""
+    flat: list[Node] = []
+    for child in children:
+        flat.extend(child.children if isinstance(child, Seq) else (child,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def names_on_paths(tree: Node, names: Sequence[str]) -> set[str]:
+    """Names of all loops that share a path with a statement of `names`."""
+    return {loop.name for s in names for loop in loops_of(tree, s)}
+
+
+def rename_partner(node: Node, old: str, new: str) -> Node:
+    """Below a renamed loop: the inner loops of its split name it by its new name."""
+    match node:
+        case Leaf():
+            return node
+        case Seq(children):
+            return Seq(tuple(rename_partner(c, old, new) for c in children))
+        case Loop():
+            info = node.inner_of
+            if info is not None and info.outer == old:
+                node = replace(node, inner_of=replace(info, outer=new))
+            return replace(node, body=rename_partner(node.body, old, new))
+
+
+# ---------------------------------------------------------------- splitting and joining
+
+
+def split(
+    program: Program,
+    tree: Node,
+    statement: str,
+    name: str,
+    factor: int,
+    outer: str,
+    inner: str,
+    tail: Tail = Tail(),
+) -> Node:
+    """before: for c        after: for o = (c - anchor) // factor { for c }
+
+    The anchor is the loop's least coordinate where that is one expression in sizes, else 0.
+    `balanced` moves the last block's start so that the last two blocks differ by at most one
+    iteration: this needs an extent that is one expression in sizes.
+    """
+    loop = find(tree, statement, name)
+    anchor = least(program, loop)
+    blocks: Mapping[str, isl.PwAff]
+    if tail.balanced:
+        last = greatest(program, loop)
+        if anchor is None or last is None:
+            raise EditError(f"the extent of {name} depends on other loops: it cannot be balanced")
+        blocks = {s: _balanced(c, anchor, last, factor) for s, c in loop.coords.items()}
+    else:
+        blocks = {s: _block(c, anchor, factor) for s, c in loop.coords.items()}
+    info = SplitInfo(outer, inner, factor, tail)
+
+    def edit(old: Loop) -> Node:
+        below = rename_partner(old.body, name, inner)
+        # The inner loop has the old coordinate: if that was a block of an earlier split, it stays.
+        within = replace(old, name=inner, body=below, inner_of=info)
+        if within.outer_of is not None:
+            within = replace(within, outer_of=replace(within.outer_of, outer=inner))
+        return Loop(outer, blocks, within, outer_of=info, notes=old.notes)
+
+    return update(tree, statement, name, edit)
+
+
+def _over(value: isl.PwAff, coordinate: isl.PwAff) -> isl.PwAff:
+    """An expression in sizes as a function on the domain of a coordinate."""
+    return value.insert_domain(coordinate.get_domain_space())
+
+
+def _block(coordinate: isl.PwAff, anchor: isl.PwAff | None, factor: int) -> isl.PwAff:
+    if anchor is not None:
+        coordinate = coordinate.sub(_over(anchor, coordinate))
+    return _floor_div(coordinate, factor).coalesce()
+
+
+def _floor_div(value: isl.PwAff, divisor: int) -> isl.PwAff:
+    return value.scale_down_val(isl.Val(divisor)).floor()
+
+
+def _balanced(coordinate: isl.PwAff, anchor: isl.PwAff, last: isl.PwAff, factor: int) -> isl.PwAff:
+    """As `_block`; the second half of the last two blocks' iterations is the last block."""
+    ahead = _over(last.sub(anchor), coordinate)  # extent - 1
+    final = _floor_div(ahead, factor)  # the last block
+    start = final.sub(_constant(final, 1)).scale_val(isl.Val(factor))
+    rest = ahead.sub(start).add(_constant(ahead, 1))  # iterations of the last two blocks
+    half = _floor_div(rest.add(_constant(rest, 1)), 2)
+    offset = coordinate.sub(_over(anchor, coordinate))
+    block = _floor_div(offset, factor)
+    moved = offset.ge_set(start.add(half)).intersect(final.ge_set(_constant(final, 1)))
+    return isl.PwAff.union_add(
+        final.intersect_domain(moved), block.intersect_domain(moved.complement())
+    ).coalesce()
+
+
+def _constant(like: isl.PwAff, value: int) -> isl.PwAff:
+    space = isl.LocalSpace.from_space(like.get_domain_space())
+    return isl.PwAff.from_aff(isl.Aff.val_on_domain(space, isl.Val(value)))
+
+
+def collapse(
+    program: Program, tree: Node, statement: str, first: str, second: str, name: str, extent: int
+) -> Node:
+    """before: for a { for b in lo..lo + extent }    after: for ab = a * extent + (b - lo)"""
+    outer = find(tree, statement, first)
+    inner = find(tree, statement, second)
+    lo = least(program, inner)
+    if lo is None:
+        raise EditError(f"{second} has no single first iteration")
+    coords = {
+        s: c.scale_val(isl.Val(extent)).add(inner.coords[s]).sub(_over(lo, c))
+        for s, c in outer.coords.items()
+    }
+    return update(tree, statement, first, lambda _: Loop(name, coords, inner.body))
+
+
+# ---------------------------------------------------------------- order
+
+
+def chain(tree: Node, statement: str, names: Sequence[str]) -> tuple[Loop, ...]:
+    """The loops from the outermost to the innermost of `names`, if no sequence is between."""
+    wanted = set(names)
+    run: list[Loop] = []
+    for step in path(tree, statement):
+        if isinstance(step, Loop):
+            if run or step.name in wanted:
+                run.append(step)
+            wanted.discard(step.name)
+            if not wanted:
+                return tuple(run)
+        elif run:
+            raise EditError(
+                f"between {run[-1].name} and {sorted(wanted)[0]} stands a sequence of "
+                f"{', '.join(statements(run[-1].body))}"
+            )
+    raise KeyError(f"{statement}.{sorted(wanted)[0]}")
+
+
+def permute(tree: Node, statement: str, order: Sequence[str]) -> Node:
+    """The named loops of one chain take this order within the places that they hold."""
+    run = chain(tree, statement, order)
+    named = {loop.name: loop for loop in run}
+    queue = iter(order)
+    placed = [named[next(queue)] if loop.name in order else loop for loop in run]
+    body = run[-1].body
+    for loop in reversed(placed):
+        body = replace(loop, body=body)
+    return update(tree, statement, run[0].name, lambda _: body)
+
+
+def fuse(tree: Node, members: Sequence[tuple[str, str]], name: str) -> Node:
+    """Loops that are children of one sequence become one, at the place of the first."""
+    loops = [find(tree, s, n) for s, n in members]
+
+    def edit(node: Node) -> Node:
+        match node:
+            case Leaf():
+                return node
+            case Loop():
+                return replace(node, body=edit(node.body))
+            case Seq(children):
+                if not any(c is loops[0] for c in children):
+                    return sequence(edit(c) for c in children)
+                strangers = [x for x in loops if not any(c is x for c in children)]
+                if strangers:
+                    raise EditError(
+                        f"{strangers[0].name} of {statements(strangers[0].body)[0]} is not in the "
+                        f"same sequence as {loops[0].name} of {statements(loops[0].body)[0]}"
+                    )
+                # Bodies stay in textual order, that is the order of the children.
+                joined = [c for c in children if any(c is x for x in loops)]
+                merged = _merge([c for c in joined if isinstance(c, Loop)], name)
+                kept = [c for c in children if c is joined[0] or not any(c is x for x in loops)]
+                return sequence(merged if c is joined[0] else c for c in kept)
+
+    result = edit(tree)
+    if result == tree:
+        raise EditError(f"{loops[0].name} stands in no sequence: there is nothing to fuse it with")
+    return result
+
+
+def _merge(loops: Sequence[Loop], name: str) -> Loop:
+    coords = {s: c for loop in loops for s, c in loop.coords.items()}
+    body = sequence(rename_partner(loop.body, loop.name, name) for loop in loops)
+    infos = {replace(x.outer_of, outer=name) if x.outer_of else None for x in loops}
+    shared = infos.pop() if len(infos) == 1 else None
+    return Loop(name, coords, body, outer_of=shared)
+
+
+def distribute(tree: Node, statement: str, name: str) -> Node:
+    """before: for i { S  T }        after: for i { S }  for i { T }"""
+
+    def edit(loop: Loop) -> Node:
+        between = [loop]
+        while isinstance(between[-1].body, Loop):
+            between.append(between[-1].body)
+        below = between[-1].body
+        if not isinstance(below, Seq):
+            raise EditError(f"below {name} there is no sequence to distribute")
+        branches: list[Node] = []
+        for child in below.children:
+            branch = child
+            for step in reversed(between):
+                kept = {s: step.coords[s] for s in statements(child)}
+                branch = replace(step, coords=kept, body=branch)
+            branches.append(branch)
+        return sequence(branches)
+
+    return update(tree, statement, name, edit)
+
+
+# ---------------------------------------------------------------- coordinates and marks
+
+
+def recoordinate(tree: Node, statement: str, name: str, coords: Mapping[str, isl.PwAff]) -> Node:
+    """New coordinates for some of a loop's statements. Splits of the loop no longer show."""
+
+    def edit(loop: Loop) -> Node:
+        merged = {**loop.coords, **coords}
+        return replace(loop, coords=merged, inner_of=None, outer_of=None)
+
+    return update(tree, statement, name, edit)
+
+
+def skew(
+    tree: Node, statement: str, name: str, terms: Sequence[tuple[int, str]], constant: int = 0
+) -> Node:
+    """c += sum of factor * coordinate of a loop on the path + constant, for every statement."""
+    loop = find(tree, statement, name)
+    coords = {}
+    for s, c in loop.coords.items():
+        for factor, other in terms:
+            c = c.add(find(tree, s, other).coords[s].scale_val(isl.Val(factor)))
+        coords[s] = c.add(_constant(c, constant))
+    return recoordinate(tree, statement, name, coords)
+
+
+def shift(tree: Node, statement: str, name: str, by: int) -> Node:
+    """c += by, for one statement alone."""
+    c = find(tree, statement, name).coords[statement]
+    return recoordinate(tree, statement, name, {statement: c.add(_constant(c, by))})
+
+
+def reverse(tree: Node, statement: str, name: str) -> Node:
+    """c = -c"""
+    loop = find(tree, statement, name)
+    return recoordinate(tree, statement, name, {s: c.neg() for s, c in loop.coords.items()})
+
+
+def mark(
+    tree: Node,
+    statement: str,
+    name: str,
+    kind: str,
+    *,
+    width: int | None = None,
+    by: int | None = None,
+    plain: bool = False,
+) -> Node:
+    """The loop runs as lanes ("vector"), written out ("unroll") or on threads ("parallel")."""
+    return update(
+        tree,
+        statement,
+        name,
+        lambda loop: replace(loop, mark=kind, width=width, by=by, plain=plain),
+    )
