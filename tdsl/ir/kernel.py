@@ -25,7 +25,7 @@ def _span() -> Span | None:
 
 @dataclass(frozen=True)
 class Const:
-    """A literal; floats hold the value already rounded to `type` (a Python float), bools are bool."""
+    """A literal; floats hold the value rounded to `type` (a Python float), bools are bool."""
 
     value: int | float | bool
     type: ElemType

@@ -82,8 +82,16 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class Switch:
+    """The block of the case that equals `on`; nothing where none does."""
+
+    on: Expr
+    cases: tuple[tuple[int, Block], ...]
+
+
+@dataclass(frozen=True)
 class Block:
     items: tuple[Item, ...]
 
 
-Item = For | If | Instance | Scope | Block
+Item = For | If | Switch | Instance | Scope | Block

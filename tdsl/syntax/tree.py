@@ -26,7 +26,7 @@ def _span() -> Span | None:
 
 @dataclass(frozen=True)
 class Number:
-    """A literal. `value` is exact; `is_float` says whether it was written with `.` or an exponent."""
+    """A literal. `value` is exact; `is_float`: written with `.` or an exponent."""
 
     value: Fraction
     is_float: bool
