@@ -57,7 +57,9 @@ class TdslLexer(Lexer):
         self._scan = re.compile("|".join(parts))
 
     def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Token]:
-        text: str = lexer_state.text.text
+        text: str = getattr(
+            lexer_state.text, "text", lexer_state.text
+        )  # a TextSlice in newer larks
         position = 0
         while True:
             if skipped := SKIP.match(text, position):
@@ -92,7 +94,8 @@ def accepts(parser_state: Any, terminal: str) -> bool:
     """Can the parser take this terminal next, after the reductions it asks for?"""
     states = parser_state.parse_conf.states
     stack = parser_state.state_stack
-    kept, above = len(stack), []  # the stack is stack[:kept] + above
+    above: list[Any] = []
+    kept = len(stack)  # the stack is stack[:kept] + above
     while True:
         top = above[-1] if above else stack[kept - 1]
         action = states[top].get(terminal)

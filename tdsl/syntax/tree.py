@@ -21,6 +21,10 @@ def _span() -> Span | None:
     return field(default=None, compare=False, repr=False, kw_only=True)
 
 
+def _spans() -> tuple[Span, ...]:
+    return field(default=(), compare=False, repr=False, kw_only=True)
+
+
 # ---------------------------------------------------------------- expressions
 
 
@@ -259,6 +263,7 @@ class Record:
     name: str
     fields: tuple[tuple[str, str, Expr | None], ...]
     span: Span | None = _span()
+    field_spans: tuple[Span, ...] = _spans()
 
 
 @dataclass(frozen=True)
@@ -312,6 +317,7 @@ class Select:
     operator: str
     rules: tuple[tuple[str, Expr | None], ...]
     span: Span | None = _span()
+    rule_spans: tuple[Span, ...] = _spans()
 
 
 FileItem = Kernel | Def | Combine | Record | ArrayDecl | Import | Schedule | Recipe | Graph | Select
