@@ -17,6 +17,9 @@ from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, SplitInfo, Tail, loops_of, path, statements
 
 
+DEFAULT_TAIL = Tail()
+
+
 class EditError(Exception):
     """The tree has not the shape that the edit needs."""
 
@@ -83,7 +86,7 @@ def split(
     factor: int,
     outer: str,
     inner: str,
-    tail: Tail = Tail(),
+    tail: Tail = DEFAULT_TAIL,
 ) -> Node:
     """before: for c        after: for o = (c - anchor) // factor { for c }
 
