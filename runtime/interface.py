@@ -1,0 +1,132 @@
+"""What the runtime needs to know of generated C: its text, how to build it, how to call it.
+
+The driver fills these from the code generator's module and the target; nothing here knows either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+# NumPy has no bf16: arrays of it are uint16 bit patterns (or a type named bfloat16, as ml_dtypes').
+DTYPES: dict[str, np.dtype] = {
+    "f64": np.dtype(np.float64),
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(np.uint16),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "u8": np.dtype(np.uint8),
+    "u16": np.dtype(np.uint16),
+    "u32": np.dtype(np.uint32),
+    "u64": np.dtype(np.uint64),
+    "bool": np.dtype(np.bool_),
+}
+
+SIZE_LIMIT = 2**40  # sizes are below it, so that int64 index arithmetic cannot overflow
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One array or scalar of the C function, in declaration order.
+
+    `role` is in, const, out or inout. `by_value`: a rank-0 input that C takes as a value; f16 and
+    bf16 are then passed as the uint16_t of their bits. `align`: bytes promised, None for the
+    element's own.
+    """
+
+    name: str
+    elem: str
+    rank: int
+    role: str
+    by_value: bool = False
+    align: int | None = None
+
+    @property
+    def dtype(self) -> np.dtype:
+        return DTYPES[self.elem]
+
+    @property
+    def is_written(self) -> bool:
+        return self.role in ("out", "inout")
+
+    @property
+    def alignment(self) -> int:
+        return self.align or self.dtype.alignment
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A C function `int symbol(int64_t sizes..., arguments..., void *workspace)`.
+
+    `name` is the kernel's, for messages. `sizes` are those of the C signature, in its order;
+    `bound` those that were substituted. `results` is the order of what a call returns; None
+    means the outputs as declared, or the inout arguments where there is no output.
+    `workspace` and `variant` name `size_t f(sizes...)` and `const char *f(sizes...)`.
+    """
+
+    name: str
+    symbol: str
+    sizes: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    bound: tuple[tuple[str, int], ...] = ()
+    results: tuple[str, ...] | None = None
+    workspace: str | None = None
+    variant: str | None = None
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """Names of the arrays that a call gives back, in order."""
+        if self.results is not None:
+            return self.results
+        outputs = tuple(a.name for a in self.arguments if a.role == "out")
+        return outputs or tuple(a.name for a in self.arguments if a.role == "inout")
+
+
+class SizePlan(Protocol):
+    """How the sizes of a kernel follow from its arrays."""
+
+    def sizes(
+        self, arrays: Mapping[str, np.ndarray], given: Mapping[str, int]
+    ) -> Mapping[str, int]:
+        """Every size by name, from the arrays at hand and the sizes given as keywords.
+
+        Raises ValueError, naming the argument, where they do not agree or one stays unknown.
+        """
+
+    def shapes(self, sizes: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """The shape of every array argument."""
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """One C module and how it is to be built.
+
+    `name` is the stem of its files, and `#include "name.h"` in the source finds the header.
+    `cdef` declares the functions in what cffi reads. `machine` is the processor family (as
+    `platform.machine()` says it), None for this one. `compilers` are commands to try instead of
+    the usual ones. `features` enter the cache's key.
+    """
+
+    name: str
+    c_source: str
+    header: str
+    cdef: str
+    flags: tuple[str, ...] = ("-O1", "-ffp-contract=off")
+    openmp: bool = False
+    features: tuple[str, ...] = ()
+    machine: str | None = None
+    compilers: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ("m",)
+    time_limit: float = 120.0  # seconds for one run of the compiler
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", self.name):
+            raise ValueError(f"not a plain file name: {self.name!r}")
