@@ -1,0 +1,99 @@
+"""The loop tree as code generation wants it: lanes and jammed copies moved to the leaves.
+
+before: for io { unroll ii { for k { vector ji { S } } } }
+after:  for io { for k { S with dims (ii, ji) } }
+
+That a jammed or vector loop may move inward past serial loops and over sequences was checked
+when it was marked (`legality.check_unroll_jam`, `legality.check_vector`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops, statements
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A loop that stays a loop (serial, parallel or plain copies)."""
+
+    loop: Loop
+    body: Code
+
+
+@dataclass(frozen=True)
+class Sequence_:
+    children: tuple[Code, ...]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The elements of `array` that the body touches live in registers meanwhile."""
+
+    array: str
+    body: Code
+
+
+@dataclass(frozen=True)
+class Point:
+    """A statement with its dimensions, outer first."""
+
+    statement: str
+    dims: tuple[Loop, ...]
+
+
+Code = Repeat | Sequence_ | Kept | Point
+
+
+def sink(tree: Node, *, lanes: bool) -> Code:
+    """The tree with its vector (where the target has lanes) and jammed loops at the leaves."""
+    return _sink(tree if lanes else _serial(tree), ())
+
+
+def _serial(node: Node) -> Node:
+    """Without lanes a vector loop is a plain loop in its place."""
+    match node:
+        case Leaf():
+            return node
+        case Seq(children):
+            return Seq(tuple(_serial(c) for c in children))
+        case Loop():
+            mark = "serial" if node.mark == "vector" else node.mark
+            return replace(node, mark=mark, body=_serial(node.body))
+
+
+def _sink(node: Node, dims: tuple[Loop, ...]) -> Code:
+    match node:
+        case Leaf(statement):
+            return Point(statement, dims)
+        case Seq(children):
+            return Sequence_(tuple(_sink(c, dims) for c in children))
+        case Loop():
+            if is_dim(node):
+                return _sink(node.body, (*dims, node))
+            return Repeat(node, _sink(node.body, dims))
+
+
+def is_dim(loop: Loop) -> bool:
+    """Whether a loop moves to the leaves: lanes, and copies that are jammed or innermost."""
+    if loop.mark == "vector":
+        return True
+    if loop.mark != "unroll" or loop.plain:
+        return False
+    below = tuple(loops(loop.body))
+    jams = any(not is_dim(inner) for inner in below)
+    # Copies of a sequence without loops in it stay together: S(0) T(0) S(1) T(1).
+    return jams or len(statements(loop.body)) == 1
+
+
+def points(code: Code) -> Sequence[Point]:
+    """The statements of some code, in order."""
+    match code:
+        case Point():
+            return (code,)
+        case Repeat(_, body) | Kept(_, body):
+            return points(body)
+        case Sequence_(children):
+            return [p for c in children for p in points(c)]

@@ -1,0 +1,267 @@
+"""The sizes of a call from the shapes of its arrays, and the checks of a call that need no C."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tdsl.ir.dtypes import storage_dtype
+from tdsl.ir.interp_ops import load
+from tdsl.ir.intervals import evaluate
+from tdsl.ir.kernel import Array, Const, Expr, Kernel, Op, Size, walk
+
+LIMIT = 1 << 40  # sizes are below
+
+
+@dataclass(frozen=True)
+class _Argument:
+    array: Array
+    dtype: np.dtype[Any]
+    required: bool
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A dimension whose extent is coefficient * size + offset."""
+
+    size: str
+    argument: str
+    dimension: int
+    coefficient: int
+    offset: int
+
+
+class ArgumentPlan:
+    """What a kernel expects of its arguments, worked out once for many calls.
+
+    An `out` argument may be absent (the caller makes it); when it is there it is checked and its
+    shape may determine sizes like any other. Extents that are negative count as 0.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self._bound = dict(kernel.bound)
+        self._arguments = {
+            a.name: _Argument(a, storage_dtype(a.type), a.role != "out") for a in kernel.arguments
+        }
+        self._sources = _sources(kernel)
+
+    def sizes(
+        self, arrays: Mapping[str, npt.NDArray[Any]], given: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        """The unbound sizes, from the shapes and from those `given` by keyword.
+
+        Raises TypeError for an argument that is missing, unknown, no array or of another element
+        type; ValueError for shapes and sizes that do not fit together or break an assumption.
+        """
+        for name, argument in self._arguments.items():
+            if name in arrays:
+                _check_array(argument, arrays[name])
+            elif argument.required:
+                raise TypeError(f"{self.kernel.name}: the argument '{name}' is missing")
+        for name in arrays:
+            if name not in self._arguments:
+                known = ", ".join(self._arguments)
+                raise TypeError(f"{self.kernel.name} has no argument '{name}' (it has {known})")
+        sizes = self._given(given or {})
+        self._solve(arrays, sizes)
+        for name in arrays:
+            self._check_shape(name, arrays[name].shape, sizes)
+        for assumption in self.kernel.assumptions:
+            if not evaluate(assumption, sizes, {}):
+                used = _sizes_of(assumption)
+                values = ", ".join(f"{s} = {sizes[s]}" for s in used)
+                raise ValueError(
+                    f"{self.kernel.name} assumes {show(assumption)}, which does not hold: {values}"
+                )
+        return sizes
+
+    def shape(self, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape of an argument for these sizes."""
+        shape = self._arguments[name].array.shape
+        return tuple(max(0, evaluate(e, sizes, {})) for e in shape)
+
+    def check_ranges(
+        self, arrays: Mapping[str, npt.NDArray[Any]], sizes: Mapping[str, int]
+    ) -> None:
+        """Raise ValueError where an argument holds a value outside the range it promises."""
+        for name, argument in self._arguments.items():
+            promised = argument.array.range
+            if promised is None or name not in arrays or argument.array.role == "out":
+                continue
+            low, high = (evaluate(e, sizes, {}) for e in promised)
+            values = np.asarray(load(arrays[name], argument.array.type))
+            bad = ~((values >= low) & (values < high))
+            if bad.any():
+                place = [int(i) for i in np.argwhere(bad)[0]]
+                raise ValueError(
+                    f"argument '{name}': expected values in {low}..{high}, "
+                    f"got {values[tuple(place)]} at {place}"
+                )
+
+    def _given(self, given: Mapping[str, int]) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for name, value in given.items():
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise TypeError(f"size '{name}': expected an integer, got {value!r}")
+            if name in self._bound:
+                if value != self._bound[name]:
+                    raise ValueError(
+                        f"size '{name}': it is bound to {self._bound[name]}, got {value}"
+                    )
+            elif name not in self.kernel.sizes:
+                raise TypeError(f"{self.kernel.name} has no size '{name}'")
+            else:
+                sizes[name] = _in_range(name, int(value), "it was given")
+        return sizes
+
+    def _solve(self, arrays: Mapping[str, npt.NDArray[Any]], sizes: dict[str, int]) -> None:
+        """Add the sizes that a shape determines; those given stay, and are checked later."""
+        for source in self._sources:
+            if source.size in sizes or source.argument not in arrays:
+                continue
+            extent = arrays[source.argument].shape[source.dimension]
+            value, rest = divmod(extent - source.offset, source.coefficient)
+            place = f"dimension {source.dimension} of '{source.argument}' is {extent}"
+            if rest:
+                form = show(self._arguments[source.argument].array.shape[source.dimension])
+                raise ValueError(f"argument '{source.argument}': expected {form}, but {place}")
+            sizes[source.size] = _in_range(source.size, value, place)
+        missing = [name for name in self.kernel.sizes if name not in sizes]
+        if missing:
+            names = ", ".join(missing)
+            raise TypeError(
+                f"{self.kernel.name}: no shape determines the size {names}; "
+                f"pass it by keyword ({missing[0]}=...)"
+            )
+
+    def _check_shape(self, name: str, got: tuple[int, ...], sizes: Mapping[str, int]) -> None:
+        expected = self.shape(name, sizes)
+        if got == expected:
+            return
+        array = self._arguments[name].array
+        form = ", ".join(show(e) for e in array.shape)
+        used = dict.fromkeys(s for e in array.shape for s in _sizes_of(e))
+        where = ", ".join(f"{s} = {sizes[s]}" for s in used)
+        where = f" with {where}" if where else ""
+        raise ValueError(
+            f"argument '{name}': expected shape {list(expected)} = [{form}]{where}, got {list(got)}"
+        )
+
+
+def check_arguments(
+    kernel: Kernel,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    given: Mapping[str, int] | None = None,
+) -> dict[str, int]:
+    """`ArgumentPlan(kernel).sizes(arrays, given)`, for a single call."""
+    return ArgumentPlan(kernel).sizes(arrays, given)
+
+
+def show(expr: Expr) -> str:
+    """A size expression or assumption in the language."""
+    return _show(expr, 0)
+
+
+_INFIX = {
+    "or": ("or", 1),
+    "and": ("and", 2),
+    "eq": ("==", 4),
+    "ne": ("!=", 4),
+    "lt": ("<", 4),
+    "le": ("<=", 4),
+    "gt": (">", 4),
+    "ge": (">=", 4),
+    "add": ("+", 5),
+    "sub": ("-", 5),
+    "mul": ("*", 6),
+    "floordiv": ("//", 6),
+    "mod": ("%", 6),
+}
+
+
+def _show(expr: Expr, context: int) -> str:
+    match expr:
+        case Const(value):
+            return str(value)
+        case Size(name):
+            return name
+        case Op(op, (a, b)) if op in _INFIX:
+            sign, level = _INFIX[op]
+            text = f"{_show(a, level)} {sign} {_show(b, level + 1)}"
+            return f"({text})" if level < context else text
+        case Op("neg", (a,)):
+            return f"-{_show(a, 7)}"
+        case Op("not", (a,)):
+            return f"not {_show(a, 7)}"
+        case Op(op, args):
+            return f"{op}({', '.join(_show(a, 0) for a in args)})"
+        case _:
+            raise ValueError(f"not an expression of sizes: {expr}")
+
+
+def _sizes_of(expr: Expr) -> list[str]:
+    return list(dict.fromkeys(e.name for e in walk(expr) if isinstance(e, Size)))
+
+
+def _in_range(name: str, value: int, reason: str) -> int:
+    if not 0 <= value < LIMIT:
+        raise ValueError(f"size '{name}': expected 0 <= {name} < 2**40, got {value} ({reason})")
+    return value
+
+
+def _check_array(argument: _Argument, value: object) -> None:
+    name = argument.array.name
+    if not isinstance(value, np.ndarray):
+        kind = type(value).__name__
+        raise TypeError(f"argument '{name}': expected a NumPy array, got {kind}")
+    if value.dtype != argument.dtype:
+        held = " (bf16 bit patterns)" if argument.array.type.name == "bf16" else ""
+        raise TypeError(
+            f"argument '{name}': expected dtype {argument.dtype}{held}, got {value.dtype}"
+        )
+    if value.ndim != len(argument.array.shape):
+        raise ValueError(
+            f"argument '{name}': expected {len(argument.array.shape)} dimensions, "
+            f"got {value.ndim} (shape {list(value.shape)})"
+        )
+
+
+def _sources(kernel: Kernel) -> tuple[_Source, ...]:
+    """Dimensions that determine a size; plain ones come first, then linear ones."""
+    found = []
+    for array in kernel.arguments:
+        for dimension, extent in enumerate(array.shape):
+            linear = _linear(extent)
+            if linear is not None and linear[0] is not None and linear[1] != 0:
+                found.append(_Source(linear[0], array.name, dimension, linear[1], linear[2]))
+    return tuple(sorted(found, key=lambda s: (s.coefficient, s.offset) != (1, 0)))
+
+
+def _linear(expr: Expr) -> tuple[str | None, int, int] | None:
+    """(size, coefficient, offset) of an expression that is linear in at most one size."""
+    match expr:
+        case Const(value):
+            return None, 0, int(value)
+        case Size(name):
+            return name, 1, 0
+        case Op("add" | "sub" as op, (a, b)):
+            left, right = _linear(a), _linear(b)
+            sign = 1 if op == "add" else -1
+            if left is None or right is None or (left[0] and right[0] and left[0] != right[0]):
+                return None
+            name = left[0] or right[0]
+            return name, left[1] + sign * right[1], left[2] + sign * right[2]
+        case Op("mul", (a, b)):
+            left, right = _linear(a), _linear(b)
+            if left is None or right is None or (left[0] and right[0]):
+                return None
+            if left[0] is None:
+                left, right = right, left
+            return left[0], left[1] * right[2], left[2] * right[2]
+        case _:
+            return None
