@@ -254,8 +254,7 @@ def _linear(expr: Expr) -> tuple[str | None, int, int] | None:
             sign = 1 if op == "add" else -1
             if left is None or right is None or (left[0] and right[0] and left[0] != right[0]):
                 return None
-            name = left[0] or right[0]
-            return name, left[1] + sign * right[1], left[2] + sign * right[2]
+            return left[0] or right[0], left[1] + sign * right[1], left[2] + sign * right[2]
         case Op("mul", (a, b)):
             left, right = _linear(a), _linear(b)
             if left is None or right is None or (left[0] and right[0]):

@@ -69,7 +69,7 @@ class Written:
         """Where an element that is read is written by another instance."""
         place = np.minimum(np.searchsorted(self.offsets, offsets), self.offsets.size - 1)
         own = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
-        return (self.offsets[place] == offsets) & (self.instances[place] != own)
+        return np.asarray((self.offsets[place] == offsets) & (self.instances[place] != own))
 
 
 @dataclass

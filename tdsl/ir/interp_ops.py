@@ -270,7 +270,7 @@ def _integer_to_float(value: Value, source: ElemType, target: ElemType) -> Value
 
 def _finite(value: Value, target: ElemType) -> Value:
     if target == BF16:
-        largest = 0x1.FEp127
+        largest = float.fromhex("0x1.FEp127")
     else:
         largest = float(np.finfo(np.float16 if target == F16 else compute_dtype(target)).max)
     rounded = narrow(value, target)
