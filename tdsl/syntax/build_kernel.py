@@ -142,8 +142,22 @@ def _def(span: Span, parts: list[Any]) -> t.Def:
 
 
 def _combine(span: Span, parts: list[Any]) -> t.Combine:
-    name, left, right, identity, *lets, give = parts
-    return t.Combine(declared(name), left, right, identity, tuple(lets), give, span=span)
+    name, left, right, (identity, identity_span), *lets, (give, give_span) = parts
+    return t.Combine(
+        declared(name),
+        left,
+        right,
+        identity,
+        tuple(lets),
+        give,
+        span=span,
+        identity_span=identity_span,
+        give_span=give_span,
+    )
+
+
+def _with_span(span: Span, parts: list[Any]) -> tuple[tuple[Any, ...], Span]:
+    return tuple(parts), span
 
 
 def _record(span: Span, parts: list[Any]) -> t.Record:
@@ -213,8 +227,8 @@ HANDLERS: dict[str, Handler] = {
     "table": _table,
     "def": _def,
     "combine": _combine,
-    "identity": _plain,
-    "give": _plain,
+    "identity": _with_span,
+    "give": _with_span,
     "record": _record,
     "field_decl": _field_decl,
     "import": _import,

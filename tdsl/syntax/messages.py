@@ -1,22 +1,449 @@
-"""What is said about a text that does not parse."""
+"""What is said about a text that does not parse: one sentence, and what to write instead.
+
+`unexpected` asks the rules in order; each knows one mistake and answers None where it is not
+this one. `expected` holds keywords and signs as they are written, and NAME, NUMBER, STRING.
+"""
 
 from __future__ import annotations
 
-from tdsl.diagnostics import ParseError, Source, Span
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tdsl.diagnostics import Diagnostic, Note, ParseError, Source, Span
+from tdsl.syntax.lexer import RESERVED
+from tdsl.syntax.vocabulary import (
+    ABSENT,
+    DIRECTIVES,
+    ELEMENT_WORDS,
+    EXAMPLES,
+    FILE_ITEMS,
+    OPERAND,
+    OPERATORS,
+    STRAY,
+)
+
+_TOKEN = re.compile(
+    r'[ \t\r\n\f\ufeff]+|#[^\n]*|(?P<token>"[^"\n]*"|[A-Za-z_]\w*|\d\w*|\.\.|->|//|[=!<>]=|.)',
+)
+_CLOSER = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The token that cannot stand where it stands, and what is around it."""
+
+    span: Span
+    text: str  # of the token; empty at the end of the text
+    kind: str
+    expected: frozenset[str]
+    before: tuple[Span, ...]  # the tokens before it
+    open: tuple[Span, ...]  # brackets that are not closed before it
+
+    def word(self, back: int) -> str:
+        """The token `back` places before this one."""
+        return self.before[-back].text if len(self.before) >= back else ""
+
+    def line(self) -> list[str]:
+        """The tokens before this one on its line."""
+        start = self.span.source.text.rfind("\n", 0, self.span.start) + 1
+        return [s.text for s in self.before if s.start >= start]
+
+    def rest(self) -> str:
+        """The text behind the token."""
+        return self.span.source.text[self.span.end :]
+
+    def inside(self) -> str:
+        """The innermost open bracket."""
+        return self.open[-1].text if self.open else ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    message: str
+    help: str | None = None
+    span: Span | None = None
+    notes: tuple[Note, ...] = ()
 
 
 def stray(source: Source, offset: int, text: str) -> ParseError:
     """Characters that begin no token."""
-    error = ParseError.at(
-        Span(source, offset, offset + len(text)), f"`{text}` is not part of the language."
-    )
-    assert isinstance(error, ParseError)
-    return error
+    span = Span(source, offset, offset + len(text))
+    if text.isascii() and text.isdigit():
+        match = re.compile(r"[\w.]*(?:(?<=[eE])[+-]\w*)?").match(source.text, offset)
+        span = Span(source, offset, match.end() if match else offset + 1)
+        message = f"`{span.text}` is not a number of the language."
+        return _error(span, message, f"Write {_number_like(span.text)}.")
+    if text == '"':
+        return _error(span, "This text is not closed on its line.", 'Write a `"` at its end.')
+    if text in STRAY:
+        return _error(span, f"`{text}` is not part of the language.", STRAY[text])
+    if text.isalpha():
+        message = f"`{text}` cannot be part of a name: names are of ASCII letters, digits and `_`."
+        return _error(span, message)
+    return _error(span, f"`{text}` is not part of the language.")
+
+
+def _number_like(text: str) -> str:
+    if re.fullmatch(r"[\d.]+[a-zA-Z]\w*", text):
+        return "it without the letters behind it: a number takes the type of its context"
+    return "numbers as `12`, `0x1F`, `1.0` or `1e-5`"
 
 
 def unexpected(span: Span, kind: str, expected: set[str]) -> ParseError:
     """A token that cannot stand where it stands."""
-    found = "the end of the text" if kind == "$END" else f"`{span.text}`"
-    error = ParseError.at(span, f"{found} is unexpected here; expected {sorted(expected)}.")
-    assert isinstance(error, ParseError)
-    return error
+    before, brackets = _tokens(span.source, span.start)
+    text = "" if kind == "$END" else span.text
+    scene = Scene(span, text, kind, frozenset(expected), before, brackets)
+    for rule in _RULES:
+        answer = rule(scene)
+        if answer is not None:
+            break
+    else:
+        answer = _expected(scene)
+    return ParseError(
+        Diagnostic(answer.message, answer.span or span, ParseError.code, answer.notes, answer.help)
+    )
+
+
+def _error(span: Span, message: str, help: str | None = None) -> ParseError:
+    return ParseError(Diagnostic(message, span, ParseError.code, help=help))
+
+
+def _tokens(source: Source, end: int) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    tokens: list[Span] = []
+    brackets: list[Span] = []
+    for match in _TOKEN.finditer(source.text, 0, end):
+        token = match.group("token")
+        if token is None:
+            continue
+        tokens.append(Span(source, match.start("token"), match.end("token")))
+        if token in _CLOSER:
+            brackets.append(tokens[-1])
+        elif brackets and token == _CLOSER[brackets[-1].text]:
+            brackets.pop()
+    return tuple(tokens), tuple(brackets)
+
+
+# ---------------------------------------------------------------- brackets
+
+
+def _unclosed_at_end(scene: Scene) -> Answer | None:
+    if scene.kind != "$END" or not scene.open:
+        return None
+    opener = scene.open[-1]
+    return Answer(
+        f"This `{opener.text}` is never closed.",
+        f"Write the `{_CLOSER[opener.text]}` where what it holds ends.",
+        opener,
+    )
+
+
+def _unclosed_before_item(scene: Scene) -> Answer | None:
+    """A block goes on into the next `kernel`, `schedule`, ..., which reads as a name there."""
+    item = scene.span
+    if not (scene.text in FILE_ITEMS and re.match(r"\s+[A-Za-z_]", scene.rest())):
+        if scene.word(1) not in FILE_ITEMS or scene.kind != "NAME":
+            return None
+        item = scene.before[-1]
+    line_start = item.source.text.rfind("\n", 0, item.start) + 1
+    if not scene.open or item.source.text[line_start : item.start].strip():
+        return None
+    opener = scene.open[-1]
+    return Answer(
+        f"A `{_CLOSER[opener.text]}` is missing before this `{item.text}`.",
+        None,
+        item,
+        (Note(f"the `{opener.text}` that is still open", opener),),
+    )
+
+
+def _wrong_closer(scene: Scene) -> Answer | None:
+    if scene.text not in (")", "]", "}") or (scene.word(1) == "," and scene.open):
+        return None
+    if not scene.open:
+        return Answer(f"This `{scene.text}` closes nothing.", "Leave it out.")
+    opener = scene.open[-1]
+    if _CLOSER[opener.text] == scene.text:
+        return None
+    return Answer(
+        f"`{scene.text}` cannot close `{opener.text}`: a `{_CLOSER[opener.text]}` is missing.",
+        notes=(Note(f"the `{opener.text}` that is still open", opener),),
+    )
+
+
+def _after_comma(scene: Scene) -> Answer | None:
+    if scene.word(1) != "," or scene.text not in (")", "]", "}", ">"):
+        return None
+    return Answer(
+        "Something is missing behind this comma.",
+        "Leave out a comma behind the last of a list.",
+        scene.before[-1],
+    )
+
+
+# ---------------------------------------------------------------- habits of other languages
+
+
+def _comment(scene: Scene) -> Answer | None:
+    line = scene.line()
+    if scene.text == "//" and not line:
+        return Answer("`//` divides; it starts no comment.", "Comments start with `#`.")
+    if "//" in line and scene.kind == "NAME" and re.match(r"\w", scene.word(1)):
+        place = next(s for s in reversed(scene.before) if s.text == "//")
+        return Answer("`//` divides; it starts no comment.", "Comments start with `#`.", place)
+    return None
+
+
+def _absent(scene: Scene) -> Answer | None:
+    """`if`, `while`, `return`, ...: words of other languages."""
+    for word, span in ((scene.text, scene.span), (scene.word(1), None)):
+        if word in ABSENT and scene.text != "[" and scene.text != ".":
+            place = span or scene.before[-1]
+            return Answer(f"There is no `{word}` in the language.", ABSENT[word], place)
+    return None
+
+
+def _c_declaration(scene: Scene) -> Answer | None:
+    if scene.kind != "NAME" or scene.word(1) not in ELEMENT_WORDS or scene.inside() != "{":
+        return None
+    return Answer(
+        "A declaration starts with its role and ends with its type.",
+        f"Write for example `in {scene.text}: f32[N]`, or `temp`, `out`, `inout` or `const`.",
+        scene.before[-1],
+    )
+
+
+def _semicolon(scene: Scene) -> Answer | None:
+    if scene.text != ";":
+        return None
+    return Answer("`;` does not end anything here.", "Leave it out: items need no separator.")
+
+
+def _slice(scene: Scene) -> Answer | None:
+    if scene.text != ":" or scene.inside() != "[":
+        return None
+    return Answer(
+        "There are no slices: an equation is written for one element.",
+        "Name the index and limit it: `y[i] = x[i] where 1 <= i < 3`, or `sum[i in 1..3](x[i])`.",
+    )
+
+
+def _python_block(scene: Scene) -> Answer | None:
+    if scene.text != ":" or scene.word(1) == ":":
+        return None
+    line = scene.line()
+    if line[:1] == ["def"]:
+        return Answer("A `def` is one expression.", "Write `def f(x) = max(x, 0.0)`.")
+    if scene.word(1) in (")", "]") or line[:1] == ["for"]:
+        return Answer("A block stands in braces.", "Write `{ ... }` instead of `:`.")
+    return None
+
+
+def _braces_of_def(scene: Scene) -> Answer | None:
+    if scene.text != "{" or scene.line()[:1] != ["def"]:
+        return None
+    return Answer("A `def` is one expression.", "Write `def f(x) = max(x, 0.0)`.")
+
+
+def _c_for(scene: Scene) -> Answer | None:
+    help = "Write `for i in 0..N { ... }`."
+    line = scene.line()
+    if scene.text == "(" and scene.word(1) == "for":
+        return Answer("A `for` names its index and its range.", help)
+    if "for" in line and line[line.index("for") + 2 : line.index("for") + 4] == ["in", "range"]:
+        return Answer("A `for` runs over `lo..hi`.", help)
+    return None
+
+
+def _equals(scene: Scene) -> Answer | None:
+    if scene.text == "=" and "==" in scene.expected:
+        return Answer("`=` defines, it does not compare.", "Write `==`.")
+    if scene.text == "==" and "=" in scene.expected:
+        return Answer("`==` compares, it does not define.", "Write `=`.")
+    return None
+
+
+def _update_by(scene: Scene) -> Answer | None:
+    if scene.text not in ("/", "//", "%", "&", "|", "^") or "+=" not in scene.expected:
+        return None
+    return Answer(
+        f"There is no update with `{scene.text}=`.",
+        "Updates are `+=`, `-=`, `*=`, `min=` and `max=`.",
+    )
+
+
+# ---------------------------------------------------------------- numbers and names
+
+
+def _point(scene: Scene) -> Answer | None:
+    if scene.text == "." and re.match(r"\d", scene.rest()):
+        return Answer("A number has digits on both sides of its point.", "Write `0.5` for `.5`.")
+    if scene.word(1) == "." and scene.word(2).isdigit():
+        number = scene.before[-2].to(scene.before[-1])
+        text = number.text
+        return Answer(
+            "A number has digits on both sides of its point.", f"Write `{text}0`.", number
+        )
+    return None
+
+
+def _plus_sign(scene: Scene) -> Answer | None:
+    if scene.text != "+" or "NUMBER" not in scene.expected:
+        return None
+    return Answer("There is no sign `+`.", "Leave it out.")
+
+
+def _reserved(scene: Scene) -> Answer | None:
+    if scene.text not in RESERVED or "NAME" not in scene.expected or "NUMBER" in scene.expected:
+        return None
+    return Answer(
+        f"`{scene.text}` is a word of the language and cannot be a name.",
+        f"Choose another name, such as `{scene.text}_`.",
+    )
+
+
+# ---------------------------------------------------------------- kernels and schedules
+
+
+def _kernel_sizes(scene: Scene) -> Answer | None:
+    words = [s.text for s in scene.before]
+    help = "Write `kernel f(N) { in x: f32[N] ... }`."
+    if words[-2:-1] == ["kernel"] and scene.text not in ("(", "<") and scene.kind != "$END":
+        message = "A kernel lists its sizes in parentheses, also where it has none."
+        return Answer(message, "Write `kernel f(N) { ... }` or `kernel f() { ... }`.")
+    if scene.inside() != "(" or not scene.expected <= {",", ")", "NAME"}:
+        return None
+    place = len([s for s in scene.before if s.end <= scene.open[-1].start])
+    if "kernel" not in words[max(0, place - 2) : place] and words[place - 1 : place] != [">"]:
+        return None
+    message = "The parentheses of a kernel list its sizes; arrays are declared in its body."
+    return Answer(message, help)
+
+
+def _schedule_target(scene: Scene) -> Answer | None:
+    if "for" not in scene.expected or "schedule" not in scene.line():
+        return None
+    start = scene.line()[scene.line().index("schedule") :]
+    return Answer(
+        "A schedule names the targets it is for.",
+        f"Write `schedule {''.join(start[1:])} for any {{ ... }}`.",
+    )
+
+
+def _parentheses_of_directive(scene: Scene) -> Answer | None:
+    if scene.text != "(" or scene.word(1) not in DIRECTIVES or scene.expected != {"NAME"}:
+        return None
+    return Answer(
+        "A directive takes no parentheses.", f"Write for example `{EXAMPLES[scene.word(1)]}`."
+    )
+
+
+def _directive(scene: Scene) -> Answer | None:
+    if scene.kind != "NAME" or not scene.expected >= {"split", "tile"}:
+        return None
+    close = difflib.get_close_matches(scene.text, DIRECTIVES, 1, 0.7)
+    line = scene.line()
+    if close:
+        return Answer(f"`{scene.text}` is not a directive.", f"Did you mean `{close[0]}`?")
+    if line and line[-1] not in ("{", "}"):
+        used = next((w for w in reversed(line) if w in DIRECTIVES), None)
+        help = f"Write for example `{EXAMPLES[used]}`." if used else None
+        return Answer(f"`{scene.text}` does not go on with this directive.", help)
+    return Answer(
+        f"`{scene.text}` is not a directive.", f"The directives are {', '.join(DIRECTIVES)}."
+    )
+
+
+def _new_names(scene: Scene) -> Answer | None:
+    if "->" not in scene.expected:
+        return None
+    used = next((s.text for s in reversed(scene.before) if s.text in DIRECTIVES), None)
+    return Answer(
+        f"`{used}` wants `->` and the names of the new loops.",
+        f"Write for example `{EXAMPLES[used]}`." if used else None,
+    )
+
+
+def _missing_by(scene: Scene) -> Answer | None:
+    used = next((s.text for s in reversed(scene.before) if s.text in DIRECTIVES), None)
+    if "by" not in scene.expected or used is None or scene.kind not in ("NUMBER", "NAME"):
+        return None
+    if scene.kind == "NAME" and scene.expected >= {"split", "tile"}:
+        return None
+    return Answer("`by` is missing here.", f"Write for example `{EXAMPLES[used]}`.")
+
+
+def _file_item(scene: Scene) -> Answer | None:
+    if not scene.expected >= {"kernel", "schedule"} or scene.kind == "$END":
+        return None
+    close = difflib.get_close_matches(scene.text, FILE_ITEMS, 1, 0.7)
+    if close and scene.text not in FILE_ITEMS:
+        return Answer(f"A file has no item `{scene.text}`.", f"Did you mean `{close[0]}`?")
+    if scene.line() or scene.expected & {"+", ","}:
+        return None
+    return Answer(
+        f"`{scene.text}` starts no item of a file.",
+        f"The items are {', '.join(FILE_ITEMS)}; equations stand in a `kernel`.",
+    )
+
+
+_RULES: tuple[Callable[[Scene], Answer | None], ...] = (
+    _unclosed_at_end,
+    _unclosed_before_item,
+    _comment,
+    _c_for,
+    _absent,
+    _slice,
+    _python_block,
+    _braces_of_def,
+    _wrong_closer,
+    _after_comma,
+    _c_declaration,
+    _equals,
+    _update_by,
+    _point,
+    _plus_sign,
+    _kernel_sizes,
+    _schedule_target,
+    _parentheses_of_directive,
+    _missing_by,
+    _directive,
+    _new_names,
+    _semicolon,
+    _reserved,
+    _file_item,
+)
+
+
+# ---------------------------------------------------------------- where no rule fits
+
+
+def _expected(scene: Scene) -> Answer:
+    found = f"`{scene.text}`" if scene.text else "the end of the text"
+    return Answer(f"Expected {_describe(scene.expected)}, found {found}.")
+
+
+def _describe(expected: frozenset[str]) -> str:
+    left, out = set(expected), []
+    if "NUMBER" in left:
+        out.append("an expression")
+        left -= OPERAND
+    elif "NAME" in left and "let" in left:
+        out.append("an equation or a declaration")
+        left -= {"NAME", *RESERVED}
+    elif "NAME" in left:
+        out.append("a name")
+    if left >= {"split", "tile"}:
+        out.append("a directive")
+        left -= set(DIRECTIVES)
+    if left >= {"kernel", "schedule"}:
+        out.append("an item such as `kernel`")
+        left -= {*FILE_ITEMS, "const"}
+    if left & OPERATORS:
+        out.append("an operator")
+        left -= OPERATORS
+    left -= {"NAME", "TYPED_NAME", "STRING", "$END"}
+    out += [f"`{word}`" for word in sorted(left)]
+    return " or ".join([", ".join(out[:-1]), out[-1]] if len(out) > 1 else out)

@@ -56,7 +56,13 @@ def _parse(text: str, name: str, start: str) -> Any:
         token = error.token
         offset = len(text.rstrip()) if token.type == "$END" else token.start_pos
         end = offset if token.type == "$END" else token.end_pos
+        expected = {_spelling(name) for name in acceptable(error.state)}
         raise messages.unexpected(
-            Span(source, offset or 0, end or 0), token.type, acceptable(error.state)
+            Span(source, offset or 0, end or 0), token.type, expected
         ) from None
     return build.build(source, root, _HANDLERS)
+
+
+def _spelling(terminal: str) -> str:
+    """A keyword or sign as it is written; NAME, NUMBER and such stay what they are."""
+    return tables.spellings().get(terminal, terminal)

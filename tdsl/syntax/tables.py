@@ -37,6 +37,12 @@ def parser() -> lark.Lark:
     return _load(path) or _build_and_keep(grammar, path)
 
 
+def spellings() -> dict[str, str]:
+    """How the grammar's keywords and signs are written, by the names that lark gives them."""
+    terminals = parser().terminals
+    return {t.name: t.pattern.value for t in terminals if t.pattern.type == "str"}
+
+
 def cache_folder() -> Path | None:
     """The user's own folder for the tables, made if absent; None if it is not private."""
     base = os.environ.get("TDSL_CACHE_DIR")

@@ -254,6 +254,8 @@ class Combine:
     lets: tuple[SizeLet, ...]
     give: tuple[Expr, ...]
     span: Span | None = _span()
+    identity_span: Span | None = _span()
+    give_span: Span | None = _span()
 
 
 @dataclass(frozen=True)
