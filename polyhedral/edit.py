@@ -16,7 +16,6 @@ from tdsl.polyhedral.extent import greatest, least
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, SplitInfo, Tail, loops_of, path, statements
 
-
 DEFAULT_TAIL = Tail()
 
 
@@ -202,6 +201,17 @@ def permute(tree: Node, statement: str, order: Sequence[str]) -> Node:
     return update(tree, statement, run[0].name, lambda _: body)
 
 
+def rename(tree: Node, statement: str, name: str, new: str, note: str) -> Node:
+    """The loop under a new name, with a note of the directive that gave it."""
+
+    def edit(loop: Loop) -> Node:
+        outer_of = replace(loop.outer_of, outer=new) if loop.outer_of is not None else None
+        body = rename_partner(loop.body, name, new)
+        return replace(loop, name=new, outer_of=outer_of, body=body, notes=(*loop.notes, note))
+
+    return update(tree, statement, name, edit)
+
+
 def fuse(tree: Node, members: Sequence[tuple[str, str]], name: str) -> Node:
     """Loops that are children of one sequence become one, at the place of the first."""
     loops = [find(tree, s, n) for s, n in members]
@@ -241,8 +251,11 @@ def _merge(loops: Sequence[Loop], name: str) -> Loop:
     return Loop(name, coords, body, outer_of=shared)
 
 
-def distribute(tree: Node, statement: str, name: str) -> Node:
-    """before: for i { S  T }        after: for i { S }  for i { T }"""
+def distribute(tree: Node, statement: str, name: str, *, alone: bool = False) -> Node:
+    """before: for i { S  T }        after: for i { S }  for i { T }
+
+    `alone`: only the statement's branch leaves, before the others where it is the first.
+    """
 
     def edit(loop: Loop) -> Node:
         between = [loop]
@@ -251,12 +264,17 @@ def distribute(tree: Node, statement: str, name: str) -> Node:
         below = between[-1].body
         if not isinstance(below, Seq):
             raise EditError(f"below {name} there is no sequence to distribute")
+        groups: list[tuple[Node, ...]] = [(child,) for child in below.children]
+        if alone:
+            others = tuple(c for c in below.children if statement not in statements(c))
+            mine = tuple(c for c in below.children if statement in statements(c))
+            groups = [mine, others] if below.children[0] is mine[0] else [others, mine]
         branches: list[Node] = []
-        for child in below.children:
-            branch = child
+        for group in groups:
+            branch = sequence(group)
+            kept = statements(branch)
             for step in reversed(between):
-                kept = {s: step.coords[s] for s in statements(child)}
-                branch = replace(step, coords=kept, body=branch)
+                branch = replace(step, coords={s: step.coords[s] for s in kept}, body=branch)
             branches.append(branch)
         return sequence(branches)
 

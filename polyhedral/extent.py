@@ -7,6 +7,7 @@ from functools import reduce
 
 import islpy as isl
 
+from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Loop, Node, loops_of, statements
 
@@ -41,11 +42,13 @@ def _union(parts: Sequence[isl.Set], program: Program) -> isl.Set:
     return reduce(lambda a, b: a.union(b), parts).intersect_params(program.context).coalesce()
 
 
+@bounded("the least coordinate of a loop")
 def least(program: Program, loop: Loop) -> isl.PwAff | None:
     """The least coordinate where it is one expression in sizes, else None."""
     return _one_expression(coordinates(program, loop).dim_min(0), program)
 
 
+@bounded("the greatest coordinate of a loop")
 def greatest(program: Program, loop: Loop) -> isl.PwAff | None:
     """The greatest coordinate where it is one expression in sizes, else None."""
     return _one_expression(coordinates(program, loop).dim_max(0), program)
@@ -59,6 +62,7 @@ def _one_expression(value: isl.PwAff, program: Program) -> isl.PwAff | None:
     return isl.PwAff.from_aff(pieces[0][1])
 
 
+@bounded("the extent of a loop")
 def extent(program: Program, tree: Node, statement: str, name: str) -> int | None:
     """The largest number of iterations for fixed outer loops, where no size decides it."""
     path: list[Loop] = []
@@ -81,6 +85,7 @@ def extent(program: Program, tree: Node, statement: str, name: str) -> int | Non
     return int(most.to_python()) + 1
 
 
+@bounded("whether two loops are rectangular")
 def rectangular(program: Program, outer: Sequence[Loop], first: Loop, second: Loop) -> bool:
     """Whether the range of `second` is the same in every iteration of `first`."""
     points = visited(program, [*outer, first, second])

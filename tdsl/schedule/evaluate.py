@@ -6,6 +6,7 @@ not bound) and a refusal (the expression makes no sense here).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -68,7 +69,7 @@ class Evaluator:
         known.update({name: name for name in TYPES})
         if self.target is not None:
             known["registers"] = self.target.registers
-            known["threads"] = self.target.threads
+            known["threads"] = os.cpu_count() or 1
         known.update(self.kernel.constants)
         known.update(self.kernel.bound)
         known.update(self.sizes)
@@ -84,6 +85,8 @@ class Evaluator:
         binding = scope.bindings.get(expr.id)
         if binding is not None:
             if is_knob(binding.value):
+                if expr.id not in self.knobs:
+                    raise refusal(expr.span, f"the values of a knob cannot depend on {expr.id}")
                 return self.knobs[expr.id]
             return self.value(binding.value, binding.scope)
         if expr.id in self._known:

@@ -40,10 +40,13 @@ def refusal(
     return IllegalSchedule(Diagnostic(message, span, IllegalSchedule.code, notes + trail, help))
 
 
-def with_via(error: Error, via: tuple[Span, ...]) -> Error:
+def with_via(error: Error, via: Sequence[Span]) -> Error:
     """The same refusal with the uses of recipes that led to it."""
     if not via:
         return error
     trail = tuple(Note("in the recipe used here", use) for use in reversed(via))
     first, *rest = error.diagnostics
-    return type(error)(replace(first, notes=first.notes + trail), *rest)
+    first = replace(first, notes=first.notes + trail)
+    if isinstance(error, IllegalSchedule):
+        return IllegalSchedule(first, *rest, violations=error.violations)
+    return type(error)(first, *rest)

@@ -27,19 +27,14 @@ def candidates(items: tuple[Item, ...], evaluator: Evaluator) -> dict[str, tuple
         assert isinstance(d.value, Call)
         if not d.value.args:
             raise refusal(d.span, f"tune() of {d.name} offers no value", via=item.via)
-        # A candidate may use constants and the target, not another knob: its scope is empty of
-        # knobs, so that the space is a plain product.
+        # No knob has a value yet: a candidate may use constants and the target, so that the space
+        # is a plain product.
         values = tuple(
-            evaluator.integer(a, _without_knobs(item.scope), f"a value of {d.name}")
-            for a in d.value.args
+            evaluator.integer(a, item.scope, f"a value of {d.name}") for a in d.value.args
         )
         if found.setdefault(d.name, values) != values:
             raise refusal(d.span, f"the knob {d.name} is already there", via=item.via)
     return found
-
-
-def _without_knobs(scope: Scope) -> Scope:
-    return Scope({n: b for n, b in scope.bindings.items() if not is_knob(b.value)})
 
 
 def choose(

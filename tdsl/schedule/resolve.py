@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from tdsl.diagnostics import Error, Span
 from tdsl.ir.kernel import Kernel
@@ -17,6 +16,7 @@ from tdsl.schedule.evaluate import EMPTY, Evaluator, Scope, is_knob
 from tdsl.schedule.expand import Item, expand, rewrite
 from tdsl.schedule.hints import refusal, with_via
 from tdsl.schedule.knobs import candidates, choose
+from tdsl.schedule.literal import number
 from tdsl.schedule.target import Target
 from tdsl.syntax.tree import Binary, Call, Compare, Expr, Name, Number, Recipe, Subscript, Unary
 
@@ -120,12 +120,6 @@ def _directive(item: Item, evaluator: Evaluator) -> Directive:
             raise with_via(error, item.via) from None
 
     return rewrite(item, expr)
-
-
-def number(value: int, span: Span | None = None) -> Expr:
-    """An integer as an expression."""
-    literal = Number(Fraction(abs(value)), False, str(abs(value)), span=span)
-    return Unary("-", literal, span=span) if value < 0 else literal
 
 
 def _partial(e: Expr, scope: Scope, evaluator: Evaluator) -> Expr:

@@ -8,37 +8,27 @@ from tdsl.ir.types import ElemType
 
 
 class Target(Protocol):
-    """A processor as schedules see it."""
+    """A processor as schedules see it; `name` is `avx512`, `avx512+vnni`, `c`, ..."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def family(self) -> str:
-        """avx512, avx2, neon or c."""
-        ...
+    def features(self) -> frozenset[str]: ...
 
     @property
-    def features(self) -> frozenset[str]:
-        """What it has beyond its family: vnni, bf16, i8mm, ..."""
-        ...
+    def registers(self) -> int: ...
 
-    @property
-    def registers(self) -> int:
-        """Vector registers."""
-        ...
-
-    @property
-    def threads(self) -> int: ...
-
-    def lanes(self, elem: ElemType) -> int:
-        """Elements in a vector."""
-        ...
+    def lanes(self, elem: ElemType) -> int: ...
 
 
 def serves(target: Target, written: str) -> bool:
     """Whether `avx512+vnni`, as a schedule writes it, holds for a target."""
-    base, *features = written.split("+")
+    base, *extensions = written.split("+")
     if base == "any":
-        return not features
-    return base in (target.family, target.name) and set(features) <= target.features
+        return not extensions
+    own, *has = target.name.split("+")
+    # A processor's feature may carry its family's name: avx512vnni.
+    return base == own and all(
+        e in has or e in target.features or own + e in target.features for e in extensions
+    )

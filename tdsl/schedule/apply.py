@@ -1,0 +1,219 @@
+"""Directives edit the loop tree, each one checked: name its loops, check, edit.
+
+Only resolved directives come here (`tdsl.schedule.resolve`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from tdsl.diagnostics import Diagnostic, Error, IllegalSchedule, Span
+from tdsl.ir.types import ElemType
+from tdsl.polyhedral import dependences
+from tdsl.polyhedral.edit import EditError
+from tdsl.polyhedral.model import initial_tree
+from tdsl.polyhedral.program import Dependence, Program
+from tdsl.polyhedral.tree import Node, statements
+from tdsl.schedule import check, marks, places, structure, suggest
+from tdsl.schedule.directives import (
+    Collapse,
+    Directive,
+    Distribute,
+    Fuse,
+    LoopRef,
+    Parallel,
+    Reassociate,
+    Reorder,
+    Reverse,
+    Shift,
+    Skew,
+    Split,
+    Stage,
+    Tile,
+    Unroll,
+    Vectorize,
+)
+from tdsl.schedule.hints import refusal, with_via
+from tdsl.schedule.later import LATER
+from tdsl.schedule.literal import integer
+from tdsl.schedule.references import candidates, every, statement_names
+from tdsl.schedule.resolve import Resolved, Step
+from tdsl.schedule.state import LoopAt, Scheduled, State
+from tdsl.schedule.target import Target
+from tdsl.syntax.print_directive import print_directive
+
+STARRED = (Split, Reverse, Vectorize, Unroll, Parallel)  # act on every loop of a bare name
+
+
+def begin(
+    program: Program,
+    lanes: Callable[[ElemType], int],
+    *,
+    strict_fp: bool = False,
+    known: tuple[Dependence, ...] | None = None,
+) -> State:
+    """The program in its own order. `known`: its dependences, where they were computed before."""
+    found = dependences.compute(program) if known is None else known
+    return State(program, initial_tree(program), found, lanes, strict_fp=strict_fp)
+
+
+def schedule(
+    program: Program,
+    resolved: Resolved,
+    target: Target,
+    *,
+    strict_fp: bool = False,
+    known: tuple[Dependence, ...] | None = None,
+) -> Scheduled:
+    """All directives in text order, then what only the complete schedule can show."""
+    state = begin(program, target.lanes, strict_fp=strict_fp, known=known)
+    trail: list[tuple[Directive, Node]] = []
+    for step in resolved.steps:
+        state = apply(state, step)
+        trail.append((step.written, state.tree))
+    return complete(state, trail)
+
+
+def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Scheduled:
+    """The checks of a finished schedule: order, since first terms follow the marks, and marks."""
+    spans = {(s, name): span for s, name, span in state.marked}
+    last = state.marked[-1][2] if state.marked else None
+    if broken := check.order(state):
+        raise check.illegal(state, broken, last)
+    for at in marks.all_marked(state):
+        if broken := check.mark(state, at):
+            raise check.illegal(state, broken, _span_of(at, spans, last))
+    return Scheduled(
+        state.program, state.tree, state.reassociate, state.stages, state.warnings, tuple(trail)
+    )
+
+
+def _span_of(
+    at: LoopAt, spans: dict[tuple[str, str], Span | None], last: Span | None
+) -> Span | None:
+    found = [spans[s, at.name] for s in statements(at.loop) if (s, at.name) in spans]
+    return found[0] if found else last
+
+
+def apply(state: State, step: Step) -> State:
+    """The state after one directive. Raises IllegalSchedule, and then nothing has changed."""
+    try:
+        return _stepped(state, step)
+    except IllegalSchedule as error:
+        if error.violations and error.diagnostics[0].help is None:
+            error = suggest.helped(error, state, step, _legal)
+        raise with_via(error, step.via) from None
+    except Error as error:
+        raise with_via(error, step.via) from None
+
+
+def _legal(state: State, step: Step) -> bool:
+    try:
+        _stepped(state, step)
+    except Error:
+        return False
+    return True
+
+
+def _stepped(state: State, step: Step) -> State:
+    """One directive for each of the statements of its `on`; what they share is one thing."""
+    d = step.directive
+    owners = [s for name in step.on for s in statement_names(state.program, name, d.span)]
+    if not owners or isinstance(d, STARRED):
+        return _directive(state, d, tuple(owners))
+    seen: list[list[int]] = []
+    turns: list[str] = []
+    for owner in owners:
+        refs = [r for r in getattr(d, "loops", ()) if isinstance(r, LoopRef)]
+        key = [id(at.loop) for ref in refs for at in candidates(state, ref, (owner,))]
+        if not key or key not in seen:
+            seen.append(key)
+            turns.append(owner)
+    for owner in turns:
+        state = _directive(state, d, (owner,))
+    return state
+
+
+def _directive(state: State, d: Directive, on: tuple[str, ...]) -> State:
+    try:
+        return _edited(state, d, on)
+    except EditError as error:
+        raise refusal(d.span, str(error)) from None
+
+
+def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
+    match d:
+        case Split():
+            return structure.split(state, d, on)
+        case Tile():
+            return _ordered(structure.tile(state, d, on), d)
+        case Reorder():
+            return _ordered(structure.reorder(state, d, on), d)
+        case Collapse():
+            return structure.collapse(state, d, on)
+        case Fuse():
+            return _ordered(structure.fuse(state, d, on), d)
+        case Distribute():
+            return _ordered(structure.distribute(state, d, on), d)
+        case Skew():
+            return _ordered(structure.skew(state, d, on), d)
+        case Shift():
+            return _ordered(structure.shift(state, d, on), d)
+        case Reverse():
+            return _ordered(structure.reverse(state, d, on), d)
+        case Vectorize() | Unroll() | Parallel():
+            return _marked(state, d, on)
+        case Reassociate():
+            return _reassociated(state, d)
+        case Stage():
+            return places.stage(state, d, on)
+        case _:
+            raise refusal(d.span, LATER[type(d).__name__])
+
+
+def _ordered(state: State, d: Directive) -> State:
+    if broken := check.order(state):
+        raise check.illegal(state, broken, d.span)
+    return state
+
+
+def _marked(state: State, d: Vectorize | Unroll | Parallel, on: tuple[str, ...]) -> State:
+    """All loops get their mark first: loops that are unrolled together do not jam each other."""
+    note = print_directive(d)
+    made: list[LoopAt] = []
+    for found in every(state, d.loops, on):
+        at = marks.refreshed(state, [found])[0]
+        match d:
+            case Vectorize(_, width):
+                state, now = marks.vectorize(state, at, _optional(width), note, d.span)
+            case Unroll(_, by, plain):
+                state, now = marks.unroll(state, at, _optional(by), plain, note, d.span)
+            case _:
+                state, now = marks.parallel(state, at, note, d.span)
+        made.append(now)
+    check.shape(state, d.span)
+    for at in made:
+        if broken := check.mark(state, at):
+            raise check.illegal(state, broken, d.span)
+    marked = tuple((m.statement, m.name, d.span) for m in made)
+    return replace(state, marked=state.marked + marked)
+
+
+def _optional(expr: object) -> int | None:
+    return None if expr is None else integer(expr)
+
+
+def _reassociated(state: State, d: Reassociate) -> State:
+    names = [s for name in d.statements for s in statement_names(state.program, name, d.span)]
+    warnings = list(state.warnings)
+    for name in names:
+        stmt = state.program.statements[name]
+        if not stmt.is_update:
+            raise refusal(d.span, f"{name} is no reduction: its terms have no order to change")
+        if not state.program.arrays[stmt.write.array].type.is_float:
+            message = f"reassociate {name} changes nothing: sums of integers are exact"
+            warnings.append(Diagnostic(message, d.span, "schedule", severity="warning"))
+    return replace(
+        state, reassociate=state.reassociate | frozenset(names), warnings=tuple(warnings)
+    )

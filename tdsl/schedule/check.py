@@ -1,0 +1,112 @@
+"""Directives ask `tdsl.polyhedral.legality`; what is not legal becomes an `IllegalSchedule`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tdsl.diagnostics import Diagnostic, IllegalSchedule, Note, Span
+from tdsl.polyhedral import dependences, legality
+from tdsl.polyhedral.edit import find
+from tdsl.polyhedral.explain import describe_violation
+from tdsl.polyhedral.inits import is_reduction_loop
+from tdsl.polyhedral.leaves import is_dim
+from tdsl.polyhedral.program import Violation
+from tdsl.polyhedral.tree import Loop, Node, loops, statements
+from tdsl.schedule.hints import refusal
+from tdsl.schedule.state import LoopAt, State
+
+
+def order(state: State) -> tuple[Violation, ...]:
+    """The dependences that the tree runs backward."""
+    tree = legality.with_inits(state.program, state.tree)
+    relaxed = dependences.relaxed(
+        state.dependences, state.program, state.reassociate, state.strict_fp
+    )
+    return legality.check(state.program, tree, relaxed)
+
+
+def mark(state: State, at: LoopAt) -> tuple[Violation, ...]:
+    """The dependences that a loop's mark breaks; none for a serial loop."""
+    tree = legality.with_inits(state.program, state.tree)
+    loop = find(tree, at.statement, at.name)
+    match loop.mark:
+        case "vector":
+            return legality.check_vector(
+                state.program,
+                tree,
+                state.dependences,
+                loop,
+                reassociate=state.reassociate,
+                strict_fp=state.strict_fp,
+            )
+        case "parallel":
+            carried = _parallel(state, tree, loop)
+            inner = [n for s, o, n in state.collapsed if s in statements(loop) and o == at.name]
+            for name in inner:
+                carried += _parallel(state, tree, find(tree, at.statement, name))
+            return carried
+        case "unroll" if jams(loop):
+            relaxed = dependences.relaxed(
+                state.dependences, state.program, state.reassociate, state.strict_fp
+            )
+            return legality.check_unroll_jam(state.program, tree, relaxed, loop)
+        case _:
+            return ()
+
+
+def _parallel(state: State, tree: Node, loop: Loop) -> tuple[Violation, ...]:
+    return legality.check_parallel(state.program, tree, state.dependences, loop)
+
+
+def jams(loop: Loop) -> bool:
+    """Whether an unrolled loop moves inside others."""
+    return is_dim(loop) and any(not is_dim(inner) for inner in loops(loop.body))
+
+
+def reduces(state: State, loop: Loop) -> tuple[str, ...]:
+    """The statements that a loop takes through the terms of their reduction."""
+    return tuple(
+        s for s in statements(loop.body) if is_reduction_loop(loop, state.program.statements[s])
+    )
+
+
+def shape(state: State, span: Span | None) -> None:
+    """Refuse lanes inside lanes and threads inside threads."""
+    for name in statements(state.tree):
+        _shape(state.tree, name, span)
+
+
+def _shape(node: Node, statement: str, span: Span | None) -> None:
+    seen: dict[str, str] = {}
+    for loop in loops(node):
+        if statement not in loop.coords or loop.mark not in ("vector", "parallel"):
+            continue
+        if loop.mark in seen:
+            words = {"vector": "vectorized", "parallel": "parallel"}[loop.mark]
+            raise refusal(
+                span,
+                f"{seen[loop.mark]} and {loop.name} around {statement} would both be {words}",
+                help=f"one loop on a path may be {words}",
+            )
+        seen[loop.mark] = loop.name
+
+
+def illegal(
+    state: State,
+    violations: Sequence[Violation],
+    span: Span | None,
+) -> IllegalSchedule:
+    """The refusal of a directive: the dependence and two iterations that show it."""
+    first = describe_violation(state.program, violations[0])
+    notes = first.notes
+    more = len(violations) - 1
+    if more:
+        notes += (Note(f"{more} more dependence{'s' if more > 1 else ''} would be broken"),)
+    shown: Diagnostic = replace(
+        first,
+        span=span or first.span,
+        code=IllegalSchedule.code,
+        notes=notes,
+    )
+    return IllegalSchedule(shown, violations=tuple(violations))

@@ -1,0 +1,26 @@
+"""Directives that this version does not apply: one plain sentence each, from one table."""
+
+from __future__ import annotations
+
+LATER: dict[str, str] = {
+    "Wavefront": "`wavefront` runs the diagonals of two loops and is not applied yet",
+    "Peel": "`peel` cuts iterations off a loop and is not applied yet",
+    "Extend": "`extend` puts a loop of one iteration around a statement and is not applied yet",
+    "Sequence": "`sequence` reorders the branches of a sequence and is not applied yet",
+    "Order": "`order` gives all statements their times at once and is not applied yet",
+    "Factor": "`factor` sums a reduction in blocks and is not applied yet",
+    "Compute": "`compute` moves a producer to its consumer and is not applied yet",
+    "Store": "`store` places an array and is not applied yet",
+    "Pack": "`pack` copies an operand into the order of its use and is not applied yet",
+    "Inline": "`inline` substitutes a definition at its uses and is not applied yet",
+    "Finish": "`finish` runs an epilogue behind a blocked reduction and is not applied yet",
+    "Layout": "`layout` stores an argument in another order and is not applied yet",
+    "Prefetch": "`prefetch` asks for the lines of a later iteration and is not applied yet",
+    "Stream": "`stream` writes past the caches and is not applied yet",
+    "Transpose": "`transpose` turns a small copy in registers and is not applied yet",
+    "Dot": "`dot` uses instructions that sum groups of products and is not applied yet",
+    "Expect": "`expect` looks at the generated assembly and is not applied yet",
+    "tail shift": "`tail shift` repeats iterations before the end and is not applied yet",
+    "tail overrun": "`tail overrun` runs past the end of an array and is not applied yet",
+    "stage as": "`stage` with a layout of its own is not applied yet",
+}

@@ -1,0 +1,124 @@
+"""`vectorize`, `unroll` and `parallel`: a loop's extent, the split that it needs, the mark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tdsl.diagnostics import Span
+from tdsl.ir.kernel import INDEX, walk
+from tdsl.ir.types import F32, ElemType
+from tdsl.polyhedral import edit
+from tdsl.polyhedral.extent import extent
+from tdsl.polyhedral.tree import Tail, loops, statements
+from tdsl.schedule.hints import refusal
+from tdsl.schedule.references import fresh
+from tdsl.schedule.state import LoopAt, State
+
+COPIES = 1024  # of one unrolled loop
+LANES = 4096  # of one vectorized loop
+
+
+def serial(at: LoopAt, span: Span | None, verb: str) -> None:
+    """Refuse a loop that has a mark already."""
+    words = {"vector": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
+    if at.loop.mark != "serial":
+        raise refusal(
+            span,
+            f"{at} is {words[at.loop.mark]} already and cannot be {verb}",
+            help=f"put this directive before the one that makes {at.name} {words[at.loop.mark]}",
+        )
+
+
+def vectorize(
+    state: State, at: LoopAt, width: int | None, note: str, span: Span | None
+) -> tuple[State, LoopAt]:
+    """The loop itself where its extent is constant, else an inner loop of `width` iterations."""
+    serial(at, span, "vectorized")
+    if width is not None and width < 1:
+        raise refusal(span, f"vectorize {at.name} by {width}: a vector has at least 1 element")
+    count = extent(state.program, state.tree, at.statement, at.name)
+    if count is not None and count > LANES:
+        raise refusal(
+            span,
+            f"{at} has {count} iterations: too many for one vector value",
+            help=f"split {at} by a few vectors first, and vectorize the inner loop",
+        )
+    name, tree = at.name, state.tree
+    if count is None:
+        lanes = width or state.lanes(_widest(state, at))
+        name = f"{at.name}_v"
+        fresh(state, [name], at.loop, [], span)
+        tail = Tail("mask")
+        tree = edit.split(state.program, tree, at.statement, at.name, lanes, at.name, name, tail)
+    tree = edit.mark(tree, at.statement, name, "vector", width=width)
+    return _noted(replace(state, tree=tree), at.statement, name, note)
+
+
+def _widest(state: State, at: LoopAt) -> ElemType:
+    """The widest element type that the statements below a loop compute with."""
+    found: list[ElemType] = []
+    for name in statements(at.loop.body):
+        stmt = state.program.statements[name]
+        found.append(state.program.arrays[stmt.write.array].type)
+        found += [state.program.arrays[a.array].type for a in stmt.reads]
+        if stmt.value is not None:
+            found += [e.type for e in walk(stmt.value) if e.type != INDEX]
+    return max(found, key=lambda t: t.bits, default=F32)
+
+
+def unroll(
+    state: State, at: LoopAt, by: int | None, plain: bool, note: str, span: Span | None
+) -> tuple[State, LoopAt]:
+    """The loop itself, or an inner loop of `by` iterations."""
+    serial(at, span, "unrolled")
+    if by is not None and by < 1:
+        raise refusal(span, f"unroll {at.name} by {by}: there is at least 1 copy")
+    count = extent(state.program, state.tree, at.statement, at.name)
+    name, tree = at.name, state.tree
+    if by is not None and (count is None or count > by):
+        name, count = f"{at.name}_u", by
+        fresh(state, [name], at.loop, [], span)
+        tree = edit.split(state.program, tree, at.statement, at.name, by, at.name, name)
+    if count is None:
+        raise refusal(
+            span,
+            f"{at} has no constant number of iterations and cannot be unrolled whole",
+            help=f"unroll {at} by 4, or split it first and unroll the inner loop",
+        )
+    if count > COPIES:
+        raise refusal(
+            span,
+            f"unrolling {at} would write its body {count} times, and {COPIES} is the limit",
+            help=f"unroll {at} by 4",
+        )
+    tree = edit.mark(tree, at.statement, name, "unroll", plain=plain)
+    return _noted(replace(state, tree=tree), at.statement, name, note)
+
+
+def parallel(state: State, at: LoopAt, note: str, span: Span | None) -> tuple[State, LoopAt]:
+    """The loop on threads."""
+    serial(at, span, "parallel")
+    tree = edit.mark(state.tree, at.statement, at.name, "parallel")
+    return _noted(replace(state, tree=tree), at.statement, at.name, note)
+
+
+def _noted(state: State, statement: str, name: str, note: str) -> tuple[State, LoopAt]:
+    tree = edit.update(
+        state.tree, statement, name, lambda loop: replace(loop, notes=(*loop.notes, note))
+    )
+    return replace(state, tree=tree), LoopAt(statement, edit.find(tree, statement, name))
+
+
+def refreshed(state: State, marked: Sequence[LoopAt]) -> tuple[LoopAt, ...]:
+    """The same loops in a later tree."""
+    return tuple(LoopAt(m.statement, edit.find(state.tree, m.statement, m.name)) for m in marked)
+
+
+def all_marked(state: State) -> tuple[LoopAt, ...]:
+    """Every loop that has a mark."""
+    return tuple(
+        LoopAt(statements(loop.body)[0], loop)
+        for loop in loops(state.tree)
+        if loop.mark != "serial"
+    )

@@ -1,0 +1,65 @@
+"""Placements: what a schedule asks for beside the order. Made by the lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tdsl.polyhedral.edit import find
+from tdsl.polyhedral.tree import statements
+from tdsl.schedule.directives import Stage
+from tdsl.schedule.hints import closest, listing, refusal
+from tdsl.schedule.later import LATER
+from tdsl.schedule.references import one, statement_names
+from tdsl.schedule.state import LoopAt, StageRequest, State
+
+MEMORIES = ("registers", "stack", "scratch")
+
+
+def stage(state: State, d: Stage, on: Sequence[str]) -> State:
+    """Record a copy of what the body of a loop touches, where these things exist."""
+    program = state.program
+    array = d.array.array
+    if array not in program.arrays:
+        raise refusal(
+            d.array.span or d.span,
+            f"there is no array {array}",
+            help=closest(array, program.arrays, "arrays"),
+        )
+    if d.layout is not None:
+        raise refusal(d.span, LATER["stage as"])
+    if d.memory is not None and d.memory not in MEMORIES:
+        raise refusal(
+            d.span,
+            f"there is no memory {d.memory}",
+            help=closest(d.memory, MEMORIES, "memories"),
+        )
+    at = one(state, d.at, on)
+    below = statements(at.loop.body)
+    reader = None
+    if d.array.statement is not None:
+        readers = statement_names(program, d.array.statement, d.array.span)
+        if len(readers) > 1:
+            raise refusal(d.span, f"{d.array.statement} may be {listing(readers, 'or')}")
+        reader = readers[0]
+        below = tuple(s for s in below if s == reader)
+    touched = [
+        s
+        for s in below
+        if array == program.statements[s].write.array
+        or any(array == a.array for a in program.statements[s].reads)
+    ]
+    if not touched:
+        who = reader or f"the body of {at}"
+        raise refusal(d.span, f"{who} does not touch {array}: there is nothing to stage at {at}")
+    request = StageRequest(array, reader, (at.statement, at.name), d.memory, span=d.span)
+    return replace(state, stages=(*state.stages, request))
+
+
+def hosted(state: State, at: LoopAt) -> str | None:
+    """What a loop hosts, so that it is no longer split or reordered."""
+    for request in state.stages:
+        statement, name = request.loop
+        if find(state.tree, statement, name) is at.loop:
+            return f"stage {request.array} at {at}"
+    return None

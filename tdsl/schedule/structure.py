@@ -1,0 +1,271 @@
+"""Directives that change loops: their names, then the edit. Legality is asked by the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tdsl.diagnostics import Span
+from tdsl.polyhedral import edit
+from tdsl.polyhedral.extent import extent, rectangular
+from tdsl.polyhedral.tree import Tail, loops_of, statements
+from tdsl.schedule.directives import (
+    Collapse,
+    Distribute,
+    Fuse,
+    Reorder,
+    Reverse,
+    Shift,
+    Skew,
+    Split,
+    Tile,
+)
+from tdsl.schedule.hints import closest, listing, refusal
+from tdsl.schedule.later import LATER
+from tdsl.schedule.literal import integer
+from tdsl.schedule.marks import refreshed, serial
+from tdsl.schedule.places import hosted
+from tdsl.schedule.references import distinct, every, fresh, one
+from tdsl.schedule.state import LoopAt, State
+from tdsl.syntax.print_directive import print_directive
+from tdsl.syntax.tree import Binary, Expr, Name, Number, Unary
+
+MODES = ("guard", "mask", "peel", "cases", "narrow")
+FACTOR = 1 << 40  # sizes end there
+
+
+def _movable(state: State, at: LoopAt, span: Span | None, verb: str) -> None:
+    """Refuse a loop that hosts something or that `collapse` made of a symbolic pair."""
+    what = hosted(state, at)
+    if what is not None:
+        raise refusal(
+            span,
+            f"{at} cannot be {verb}: `{what}` stands on it",
+            help="put this directive before it",
+        )
+    for statement, outer, inner in state.collapsed:
+        if at.name in (outer, inner) and statement in statements(at.loop):
+            raise refusal(
+                span,
+                f"{at} cannot be {verb}: it is collapsed with a loop of symbolic extent",
+                help=f"put this directive before the collapse that makes {outer}",
+            )
+
+
+def _tail(words: Sequence[str], span: Span | None) -> Tail:
+    modes = [w for w in words if w != "balanced"]
+    for word in modes:
+        if f"tail {word}" in LATER:
+            raise refusal(span, LATER[f"tail {word}"])
+        if word not in MODES:
+            help = closest(word, [*MODES, "balanced"], "tails")
+            raise refusal(span, f"there is no tail {word}", help=help)
+    if len(modes) > 1:
+        raise refusal(span, f"a loop has one tail, not {listing(modes)}")
+    return Tail(modes[0] if modes else "", balanced="balanced" in words)
+
+
+def _factor(value: int, verb: str, at: LoopAt, span: Span | None) -> int:
+    if not 1 <= value < FACTOR:
+        least = "at least 1" if value < 1 else "below 2^40"
+        raise refusal(span, f"{verb} {at} by {value}: the factor must be {least}")
+    return value
+
+
+def split(state: State, d: Split, on: Sequence[str]) -> State:
+    """Each of the loops on its own; never illegal."""
+    tail = _tail(d.tail, d.span)
+    for at in every(state, d.loops, on):
+        factor = _factor(integer(d.factor), "split", at, d.factor.span or d.span)
+        state = _split(state, at, factor, d.outer, d.inner, tail, d.span, print_directive(d))
+    return state
+
+
+def _split(
+    state: State,
+    found: LoopAt,
+    factor: int,
+    outer: str,
+    inner: str,
+    tail: Tail,
+    span: Span | None,
+    note: str,
+) -> State:
+    at = refreshed(state, [found])[0]
+    serial(at, span, "split")
+    _movable(state, at, span, "split")
+    fresh(state, [outer, inner], at.loop, [at.name], span)
+    tree = edit.split(state.program, state.tree, at.statement, at.name, factor, outer, inner, tail)
+    tree = edit.update(
+        tree, at.statement, outer, lambda loop: replace(loop, notes=(*loop.notes, note))
+    )
+    return replace(state, tree=tree)
+
+
+def tile(state: State, d: Tile, on: Sequence[str]) -> State:
+    """Split each loop; all outer loops, then all inner ones, in the order named."""
+    count = len(d.loops)
+    if len(d.factors) != count or len(d.names) != 2 * count:
+        raise refusal(
+            d.span,
+            f"tile of {count} loops wants {count} factors and {2 * count} names, not "
+            f"{len(d.factors)} and {len(d.names)}",
+            help="tile i, j by 8, 32 -> io, jo, ii, ji",
+        )
+    tail = _tail(d.tail, d.span)
+    found = distinct(state, d.loops, on)
+    _together(state, found, d.span)
+    for position, at in enumerate(found):
+        expr = d.factors[position]
+        factor = _factor(integer(expr), "tile", at, expr.span or d.span)
+        outer, inner = d.names[position], d.names[count + position]
+        state = _split(state, at, factor, outer, inner, tail, d.span, print_directive(d))
+    return replace(state, tree=edit.permute(state.tree, found[0].statement, d.names))
+
+
+def _together(state: State, found: Sequence[LoopAt], span: Span | None) -> None:
+    """Refuse loops that are not on one path."""
+    path = loops_of(state.tree, found[0].statement)
+    for at in found[1:]:
+        if not any(at.loop is loop for loop in path):
+            raise refusal(
+                span,
+                f"{found[0]} and {at} are not loops around one statement",
+                help=f"the loops around {found[0].statement} are "
+                f"{listing([loop.name for loop in path])}",
+            )
+
+
+def reorder(state: State, d: Reorder, on: Sequence[str]) -> State:
+    """The named loops take this order within their own places on one chain."""
+    found = distinct(state, d.loops, on)
+    _together(state, found, d.span)
+    for at in found:
+        _movable(state, at, d.span, "reordered")
+    if len(found) < 2:
+        return state
+    names = [at.name for at in found]
+    return replace(state, tree=edit.permute(state.tree, found[0].statement, names))
+
+
+def collapse(state: State, d: Collapse, on: Sequence[str]) -> State:
+    """One loop over two adjacent rectangular ones."""
+    if len(d.loops) != 2:
+        raise refusal(d.span, f"collapse joins two loops, not {len(d.loops)}")
+    found = distinct(state, d.loops, on)
+    _together(state, found, d.span)
+    first, second = found
+    for at in found:
+        serial(at, d.span, "collapsed")
+        _movable(state, at, d.span, "collapsed")
+    if first.loop.body is not second.loop:
+        raise refusal(
+            d.span,
+            f"{second.name} does not stand directly inside {first.name}",
+            help="name the outer loop first, and reorder the two side by side",
+        )
+    path = loops_of(state.tree, first.statement)
+    outside = path[: next(k for k, loop in enumerate(path) if loop is first.loop)]
+    if not rectangular(state.program, outside, first.loop, second.loop):
+        raise refusal(
+            d.span,
+            f"the range of {second.name} depends on {first.name}: only rectangular loops collapse",
+        )
+    fresh(state, [d.name], first.loop, [first.name, second.name], d.span)
+    count = extent(state.program, state.tree, second.statement, second.name)
+    note = print_directive(d)
+    if count is not None:
+        tree = edit.collapse(
+            state.program, state.tree, first.statement, first.name, second.name, d.name, count
+        )
+        return replace(state, tree=tree)
+    # i * N + j is not affine: the pair stays two loops, and `parallel` takes both.
+    tree = edit.rename(state.tree, first.statement, first.name, d.name, note)
+    pair = (first.statement, d.name, second.name)
+    return replace(state, tree=tree, collapsed=(*state.collapsed, pair))
+
+
+def fuse(state: State, d: Fuse, on: Sequence[str]) -> State:
+    """Children of one sequence become one loop by equal coordinate."""
+    found = distinct(state, d.loops, on)
+    if len(found) < 2:
+        raise refusal(d.span, "fuse joins two loops or more")
+    for at in found:
+        serial(at, d.span, "fused")
+        _movable(state, at, d.span, "fused")
+        fresh(state, [d.name], at.loop, [f.name for f in found], d.span)
+    tree = edit.fuse(state.tree, [(at.statement, at.name) for at in found], d.name)
+    return replace(state, tree=tree)
+
+
+def distribute(state: State, d: Distribute, on: Sequence[str]) -> State:
+    """The nearest sequence below moves above the loop."""
+    at = one(state, d.loop, on)
+    _movable(state, at, d.span, "distributed")
+    alone = d.loop.statement is not None
+    tree = edit.distribute(state.tree, at.statement, at.name, alone=alone)
+    return replace(state, tree=tree)
+
+
+def skew(state: State, d: Skew, on: Sequence[str]) -> State:
+    """c += a sum of constants times coordinates on the path."""
+    at = one(state, d.loop, on)
+    _movable(state, at, d.span, "skewed")
+    names = [loop.name for loop in loops_of(state.tree, at.statement)]
+    terms, constant = _linear(d.by, names)
+    for name in terms:
+        for s in statements(at.loop):
+            if all(loop.name != name for loop in loops_of(state.tree, s)):
+                raise refusal(d.by.span or d.span, f"{name} is no loop around {s}")
+    pairs = [(factor, name) for name, factor in terms.items() if factor]
+    return replace(state, tree=edit.skew(state.tree, at.statement, at.name, pairs, constant))
+
+
+def shift(state: State, d: Shift, on: Sequence[str]) -> State:
+    """c += a constant, for one statement alone."""
+    at = one(state, d.loop, on)
+    if d.loop.statement is None and len(statements(at.loop)) > 1:
+        names = listing([f"{s}.{at.name}" for s in statements(at.loop)], "or")
+        raise refusal(d.span, f"shift moves one statement against the others: write {names}")
+    _movable(state, at, d.span, "shifted")
+    terms, constant = _linear(d.by, [loop.name for loop in loops_of(state.tree, at.statement)])
+    if any(terms.values()):
+        raise refusal(d.by.span or d.span, "a shift is by a constant", help="use skew")
+    return replace(state, tree=edit.shift(state.tree, at.statement, at.name, constant))
+
+
+def reverse(state: State, d: Reverse, on: Sequence[str]) -> State:
+    """c = -c"""
+    for found in every(state, d.loops, on):
+        at = refreshed(state, [found])[0]
+        _movable(state, at, d.span, "reversed")
+        state = replace(state, tree=edit.reverse(state.tree, at.statement, at.name))
+    return state
+
+
+def _linear(e: Expr, names: Sequence[str]) -> tuple[dict[str, int], int]:
+    """Factors of loops and a constant."""
+    match e:
+        case Number(value, False):
+            return {}, int(value)
+        case Name(id):
+            if id not in names:
+                raise refusal(
+                    e.span, f"{id} is no loop here", help=closest(id, names, "loops on the path")
+                )
+            return {id: 1}, 0
+        case Unary("-", operand):
+            terms, constant = _linear(operand, names)
+            return {n: -f for n, f in terms.items()}, -constant
+        case Binary("+" | "-" as op, left, right):
+            sign = 1 if op == "+" else -1
+            (a, m), (b, n) = _linear(left, names), _linear(right, names)
+            return {k: a.get(k, 0) + sign * b.get(k, 0) for k in {**a, **b}}, m + sign * n
+        case Binary("*", left, right):
+            (a, m), (b, n) = _linear(left, names), _linear(right, names)
+            if a and b:
+                raise refusal(e.span, "a skew is a sum of constants times loops")
+            terms, factor = (a, n) if a else (b, m)
+            return {k: f * factor for k, f in terms.items()}, m * n
+        case _:
+            raise refusal(e.span, "a skew is a sum of constants times loops")
