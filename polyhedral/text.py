@@ -104,14 +104,26 @@ def _conjunction(part: isl.BasicSet, names: Mapping[str, str]) -> list[str] | No
 def _constraint(constraint: isl.Constraint, names: Mapping[str, str]) -> str | None:
     aff = constraint.get_aff()
     terms = _sizes(aff, names)
-    for d in range(aff.dim(isl.dim_type.div)):
-        factor = aff.get_coefficient_val(isl.dim_type.div, d).to_python()
-        if factor:
-            inner = _floor(aff.get_div(d), names)
-            if inner is None:
-                return None
-            terms.append((factor, inner))
     constant = aff.get_constant_val().to_python()
+    for position in range(aff.dim(isl.dim_type.div)):
+        factor = aff.get_coefficient_val(isl.dim_type.div, position).to_python()
+        if not factor:
+            continue
+        inner = _numerator(aff.get_div(position), names)
+        if inner is None:
+            return None
+        numerator, offset, divisor = inner
+        sign = -factor // divisor
+        if factor == -sign * divisor and terms[: len(numerator)] == [
+            (sign * f, n) for f, n in numerator
+        ]:  # sign * (n - divisor * (n // divisor)) is a remainder
+            del terms[: len(numerator)]
+            constant -= sign * offset
+            text = _sum(numerator, offset)
+            whole = text if len(numerator) == 1 and not offset and text.isidentifier() else None
+            terms.append((sign, f"{whole or f'({text})'} % {divisor}"))
+        else:
+            terms.append((factor, f"(({_sum(numerator, offset)}) // {divisor})"))
     left = [(f, t) for f, t in terms if f > 0]
     right = [(-f, t) for f, t in terms if f < 0]
     relation = "==" if constraint.is_equality() else ">="
@@ -134,16 +146,18 @@ def _sizes(aff: isl.Aff, names: Mapping[str, str]) -> list[tuple[int, str]]:
     return result
 
 
-def _floor(div: isl.Aff, names: Mapping[str, str]) -> str | None:
-    if div.dim(isl.dim_type.div) and any(
+def _numerator(
+    div: isl.Aff, names: Mapping[str, str]
+) -> tuple[list[tuple[int, str]], int, int] | None:
+    """floor((terms + constant) / divisor); None where it nests another one."""
+    if any(
         div.get_coefficient_val(isl.dim_type.div, d).to_python()
         for d in range(div.dim(isl.dim_type.div))
     ):
         return None
     divisor = div.get_denominator_val().to_python()
-    numerator = div.scale_val(isl.Val(divisor))
-    inner = _sum(_sizes(numerator, names), numerator.get_constant_val().to_python())
-    return f"(({inner}) // {divisor})"
+    whole = div.scale_val(isl.Val(divisor))
+    return _sizes(whole, names), whole.get_constant_val().to_python(), divisor
 
 
 def _sum(terms: Sequence[tuple[int, str]], constant: int) -> str:
