@@ -8,26 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-# NumPy has no bf16: arrays of it are uint16 bit patterns (or a type named bfloat16, as ml_dtypes').
-DTYPES: dict[str, np.dtype] = {
-    "f64": np.dtype(np.float64),
-    "f32": np.dtype(np.float32),
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(np.uint16),
-    "i8": np.dtype(np.int8),
-    "i16": np.dtype(np.int16),
-    "i32": np.dtype(np.int32),
-    "i64": np.dtype(np.int64),
-    "u8": np.dtype(np.uint8),
-    "u16": np.dtype(np.uint16),
-    "u32": np.dtype(np.uint32),
-    "u64": np.dtype(np.uint64),
-    "bool": np.dtype(np.bool_),
-}
+from tdsl.ir.dtypes import storage_dtype
+from tdsl.ir.types import TYPES
 
 SIZE_LIMIT = 2**40  # sizes are below it, so that int64 index arithmetic cannot overflow
 
@@ -49,8 +35,9 @@ class Argument:
     align: int | None = None
 
     @property
-    def dtype(self) -> np.dtype:
-        return DTYPES[self.elem]
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's type; bf16 arrays hold uint16 bit patterns, for NumPy has no such type."""
+        return storage_dtype(TYPES[self.elem])
 
     @property
     def is_written(self) -> bool:
@@ -94,7 +81,7 @@ class SizePlan(Protocol):
     """How the sizes of a kernel follow from its arrays."""
 
     def sizes(
-        self, arrays: Mapping[str, np.ndarray], given: Mapping[str, int]
+        self, arrays: Mapping[str, np.ndarray[Any, Any]], given: Mapping[str, int]
     ) -> Mapping[str, int]:
         """Every size by name, from the arrays at hand and the sizes given as keywords.
 

@@ -1,0 +1,327 @@
+"""What a call hands over: checked, sized, and in the order of the C function.
+
+Rules, the same for compiled and emulated kernels:
+
+- An array has exactly the declared element type, in this machine's byte order. Nothing is
+  converted. A bf16 array is uint16 bit patterns, or of a type named bfloat16.
+- An input that is not C-contiguous or not aligned is copied for the call.
+- An output or inout array must be writable, C-contiguous and aligned, and may not share memory
+  with any other argument; inputs may share memory with one another.
+- An output that is not given is made. Python numbers are taken for arguments of rank 0.
+- Wrong types are a TypeError, wrong shapes, sizes and places in memory a ValueError.
+"""
+
+from __future__ import annotations
+
+import collections
+import difflib
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cffi
+import numpy as np
+
+from tdsl.ir.lowfloat import to_bf16
+from tdsl.runtime.interface import SIZE_LIMIT, Argument, Entry, SizePlan
+
+Array = np.ndarray[Any, Any]
+ALIGNMENT = 64  # of what is allocated here: a cache line, and the widest register
+
+_ffi = cffi.FFI()  # tells an array's address in a quarter of the time that NumPy takes
+_pointer, _integer = _ffi.typeof("char *"), _ffi.typeof("uintptr_t")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Arguments of one call. `values`: arrays and numbers in C order, `sizes` those of C.
+
+    `all_sizes` has the bound ones too. `given` are the caller's own array objects (or the new
+    outputs), which is what the call returns.
+    """
+
+    values: tuple[Any, ...]
+    given: tuple[Any, ...]
+    sizes: tuple[int, ...]
+    all_sizes: Mapping[str, int]
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An uninitialized array at a cache line's start."""
+    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    start = int(_ffi.cast(_integer, _ffi.from_buffer(_pointer, raw)))
+    return np.ndarray(shape, dtype, raw, -start % ALIGNMENT)
+
+
+def address(array: Array) -> int:
+    """Where the first element is."""
+    place: int = array.__array_interface__["data"][0]
+    return place
+
+
+class Checker:
+    """Checks the arguments of one entry."""
+
+    def __init__(self, entry: Entry, plan: SizePlan) -> None:
+        self.entry = entry
+        self._plan = plan
+        self._arguments = {a.name: a for a in entry.arguments}
+        self._bound_sizes = dict(entry.bound)
+        self.size_names = (*entry.sizes, *self._bound_sizes)
+        self.give = _giver(entry)
+
+    # ------------------------------------------------------------ names
+
+    def bind(self, positional: Sequence[Any], keywords: Mapping[str, Any]) -> Bound:
+        """The arguments of a call, or TypeError or ValueError."""
+        named = self._named(positional, keywords)
+        sizes = {n: self._size(n, v) for n, v in named.items() if n not in self._arguments}
+        given = {n: v for n, v in named.items() if n in self._arguments and v is not None}
+        self._require(given)
+        values = {n: self._value(self._arguments[n], v) for n, v in given.items()}
+        arrays = {n: v for n, v in values.items() if isinstance(v, np.ndarray)}
+        found = self._sizes(arrays, sizes)
+        shapes = self._plan.shapes(found)
+        for name, array in arrays.items():
+            if array.shape != tuple(shapes[name]):
+                raise self._wrong(name, f"shape {tuple(shapes[name])}", f"{array.shape}")
+        for argument in self.entry.arguments:
+            if argument.name not in values:
+                made = self._allocate(argument, tuple(shapes[argument.name]))
+                values[argument.name] = given[argument.name] = made
+        self._apart({n: v for n, v in values.items() if isinstance(v, np.ndarray)})
+        order = [a.name for a in self.entry.arguments]
+        return Bound(
+            tuple(values[n] for n in order),
+            tuple(given[n] for n in order),
+            tuple(found[n] for n in self.entry.sizes),
+            found,
+        )
+
+    def sizes(self, positional: Sequence[int], keywords: Mapping[str, int]) -> tuple[int, ...]:
+        """Sizes in C order from numbers alone, for what depends on nothing else."""
+        names = self.entry.sizes
+        if len(positional) > len(names):
+            raise TypeError(
+                f"{self.entry.name}: takes {len(names)} sizes ({', '.join(names)}), "
+                f"got {len(positional)}"
+            )
+        named = dict(zip(names, positional, strict=False))
+        for name, value in keywords.items():
+            if name not in self.size_names:
+                raise self._unknown(name, self.size_names)
+            if name in named:
+                raise TypeError(f"{self.entry.name}: size {name!r} is given twice")
+            named[name] = value
+        missing = [n for n in names if n not in named]
+        if missing:
+            raise TypeError(f"{self.entry.name}: missing {_listed('size', missing)}")
+        found = {n: self._size(n, v) for n, v in named.items()}
+        return tuple(found[n] for n in names)
+
+    def _named(self, positional: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+        names = list(self._arguments)
+        if len(positional) > len(names):
+            raise TypeError(
+                f"{self.entry.name}: takes {len(names)} arguments ({', '.join(names)}), "
+                f"got {len(positional)}"
+            )
+        named = dict(zip(names, positional, strict=False))
+        for name, value in keywords.items():
+            if name in named:
+                raise TypeError(f"{self.entry.name}: argument {name!r} is given twice")
+            if name not in self._arguments and name not in self.size_names:
+                raise self._unknown(name, (*names, *self.size_names))
+            named[name] = value
+        return named
+
+    def _unknown(self, name: str, known: Sequence[str]) -> TypeError:
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
+        return TypeError(f"{self.entry.name}: there is no argument {name!r}; {hint}")
+
+    def _require(self, given: Mapping[str, Any]) -> None:
+        missing = [a.name for a in self.entry.arguments if a.role != "out" and a.name not in given]
+        if missing:
+            raise TypeError(f"{self.entry.name}: missing {_listed('argument', missing)}")
+
+    # ------------------------------------------------------------ sizes
+
+    def _sizes(self, arrays: Mapping[str, Array], given: Mapping[str, int]) -> Mapping[str, int]:
+        found = {n: int(v) for n, v in self._plan.sizes(arrays, given).items()}
+        for name, value in {**found, **given}.items():
+            if not 0 <= value < SIZE_LIMIT:
+                raise ValueError(
+                    f"{self.entry.name}: size {name!r}: expected 0 <= {name} < 2^40, got {value}"
+                )
+        return {**found, **self._bound_sizes}
+
+    def _size(self, name: str, value: Any) -> int:
+        try:
+            size = operator.index(value)
+        except TypeError:
+            raise TypeError(
+                f"{self.entry.name}: size {name!r}: expected an integer, got {_described(value)}"
+            ) from None
+        bound = self._bound_sizes.get(name, size)
+        if size != bound:
+            raise ValueError(
+                f"{self.entry.name}: size {name!r}: compiled for {name} = {bound}, got {size}"
+            )
+        if not 0 <= size < SIZE_LIMIT:
+            raise ValueError(
+                f"{self.entry.name}: size {name!r}: expected 0 <= {name} < 2^40, got {size}"
+            )
+        return size
+
+    # ------------------------------------------------------------ one argument
+
+    def _value(self, argument: Argument, value: Any) -> Any:
+        if argument.rank == 0 and not argument.is_written and not isinstance(value, np.ndarray):
+            array = self._scalar(argument, value)
+        else:
+            array = self._array(argument, value)
+        if not argument.by_value:
+            return array
+        return (array.view(np.uint16) if argument.elem == "f16" else array).item()
+
+    def _array(self, argument: Argument, value: Any) -> Array:
+        name, dtype = argument.name, argument.dtype
+        expected = _expected(argument)
+        if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
+            advice = "" if argument.is_written else f"; np.asarray(..., dtype=np.{dtype}) makes one"
+            raise self._wrong(name, expected, _described(value) + advice, TypeError)
+        array = value
+        if argument.elem == "bf16" and array.dtype.name == "bfloat16":
+            array = array.view(dtype)
+        if array.dtype != dtype:
+            raise self._wrong(name, expected, f"{array.dtype}{_order(array)}", TypeError)
+        if array.ndim != argument.rank:
+            raise self._wrong(
+                name, f"{_dimensions(argument.rank)}", f"{array.ndim}, of shape {array.shape}"
+            )
+        if argument.is_written:
+            self._writable(argument, array)
+            return array
+        if not array.flags.c_contiguous or address(array) % argument.alignment:
+            copied = empty(array.shape, dtype)
+            copied[...] = array
+            return copied
+        return array
+
+    def _writable(self, argument: Argument, array: Array) -> None:
+        if not array.flags.writeable:
+            raise self._wrong(argument.name, "an array that may be written", "a read-only one")
+        if not array.flags.c_contiguous:
+            raise self._wrong(
+                argument.name,
+                "a C-contiguous array, since it is written",
+                f"strides {array.strides} with shape {array.shape}",
+            )
+        if address(array) % argument.alignment:
+            raise self._wrong(
+                argument.name,
+                f"an address that is a multiple of {argument.alignment}, since it is written",
+                f"{address(array):#x}",
+            )
+
+    def _scalar(self, argument: Argument, value: Any) -> Array:
+        """A number as an array of rank 0: NumPy's by exact type, Python's where it fits."""
+        expected = f"a number of type {argument.elem}"
+        if isinstance(value, np.generic):
+            return self._array(argument, np.asarray(value))
+        dtype = argument.dtype
+        integral = isinstance(value, int) and not isinstance(value, bool)
+        if argument.elem == "bf16" and (integral or isinstance(value, float)):
+            return np.asarray(to_bf16(float(value)), dtype)
+        match dtype.kind:
+            case "f":
+                fits = integral or isinstance(value, float)
+            case "b":
+                fits = isinstance(value, bool)
+            case _:
+                fits = integral
+        if not fits:
+            raise self._wrong(argument.name, expected, _described(value), TypeError)
+        if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+            raise self._wrong(argument.name, expected, f"{value}, which it cannot hold")
+        with np.errstate(over="ignore"):
+            return np.asarray(value, dtype)
+
+    def _allocate(self, argument: Argument, shape: tuple[int, ...]) -> Array:
+        try:
+            return empty(shape, argument.dtype)
+        except (MemoryError, ValueError) as error:
+            raise MemoryError(
+                f"{self.entry.name}: no memory for {argument.name!r} of shape {shape}"
+            ) from error
+
+    # ------------------------------------------------------------ places in memory
+
+    def _apart(self, arrays: Mapping[str, Array]) -> None:
+        """All are contiguous here, so that their bounds say exactly what they share."""
+        places = {n: (address(a), address(a) + a.nbytes) for n, a in arrays.items()}
+        for name, (start, end) in places.items():
+            if not self._arguments[name].is_written:
+                continue
+            for other, (other_start, other_end) in places.items():
+                if other != name and max(start, other_start) < min(end, other_end):
+                    raise ValueError(
+                        f"{self.entry.name}: arguments {name!r} and {other!r}: expected arrays "
+                        f"apart in memory, since {name!r} is written, got "
+                        f"{min(end, other_end) - max(start, other_start)} bytes that they share"
+                    )
+
+    def _wrong(
+        self,
+        name: str,
+        expected: str,
+        got: str,
+        error: Callable[[str], Exception] = ValueError,
+    ) -> Exception:
+        return error(f"{self.entry.name}: argument {name!r}: expected {expected}, got {got}")
+
+
+def _giver(entry: Entry) -> Callable[[Sequence[Any]], Any]:
+    """What turns the arguments into the result: one array, a named tuple, or None."""
+    order = [a.name for a in entry.arguments]
+    places = [order.index(name) for name in entry.returned]
+    if not places:
+        return lambda arguments: None
+    if len(places) == 1:
+        return operator.itemgetter(places[0])
+    # Names that Python reserves become _0, _1, ...
+    make: Any = collections.namedtuple
+    results = make("Results", entry.returned, rename=True)
+    return lambda arguments: results(*(arguments[place] for place in places))
+
+
+def _expected(argument: Argument) -> str:
+    kind = "bf16 (uint16 bit patterns)" if argument.elem == "bf16" else str(argument.dtype)
+    return f"{kind} array of {_dimensions(argument.rank)}"
+
+
+def _dimensions(rank: int) -> str:
+    return f"{rank} dimension" if rank == 1 else f"{rank} dimensions"
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, np.ma.MaskedArray):
+        return "a masked array"
+    if isinstance(value, np.generic):
+        return f"a number of type {value.dtype}"
+    if value is None or isinstance(value, (bool, int, float)):
+        return f"{value!r}"
+    return f"a value of type {type(value).__name__}"
+
+
+def _order(array: Array) -> str:
+    if array.dtype.isnative:
+        return ""
+    return " of the other byte order; x.astype(x.dtype.newbyteorder('=')) has this machine's"
+
+
+def _listed(word: str, names: Sequence[str]) -> str:
+    return f"{word}{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"

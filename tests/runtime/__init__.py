@@ -1,0 +1,1 @@
+"""Tests of building, caching, calling, emulating and measuring."""
