@@ -1,0 +1,252 @@
+"""The Python `Schedule`: methods of the directives' names that make the same values.
+
+    s.tile("i", "j", by=(6, 32), into=("io", "jo", "ii", "ji"))
+    s.vectorize("ji")
+    print(s)
+
+Each directive is tried on a tree at once; a refused one leaves the schedule as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tdsl.diagnostics import ParseError
+from tdsl.polyhedral.program import Dependence, Program
+from tdsl.polyhedral.tree import Node
+from tdsl.schedule import directives as d
+from tdsl.schedule.apply import apply, begin, complete
+from tdsl.schedule.literal import number
+from tdsl.schedule.resolve import Resolved, Step, resolve
+from tdsl.schedule.state import Scheduled, State
+from tdsl.schedule.target import Target
+from tdsl.syntax import tree as surface
+from tdsl.syntax.formatter import print_file
+from tdsl.syntax.parser import parse_directives, parse_expr
+from tdsl.syntax.print_directive import print_directive
+from tdsl.syntax.tree import Call, Expr, Recipe
+
+Value = int | str | Expr
+"""An integer, an expression as text ("2 * lanes(f32)"), or a value of the surface tree."""
+
+
+class Directives:
+    """The methods; what becomes of a directive is up to `add`."""
+
+    def __init__(self, add: Callable[[d.Directive], None]) -> None:
+        self._add = add
+
+    def split(
+        self, *loops: str, by: Value, into: tuple[str, str], tail: str | Sequence[str] = ()
+    ) -> None:
+        self._add(d.Split(_refs(loops), _expr(by), into[0], into[1], _words(tail)))
+
+    def tile(
+        self,
+        *loops: str,
+        by: Sequence[Value],
+        into: Sequence[str],
+        tail: str | Sequence[str] = (),
+    ) -> None:
+        factors = tuple(_expr(f) for f in by)
+        self._add(d.Tile(_refs(loops), factors, tuple(into), _words(tail)))
+
+    def reorder(self, *loops: str) -> None:
+        self._add(d.Reorder(_refs(loops)))
+
+    def collapse(self, *loops: str, into: str) -> None:
+        self._add(d.Collapse(_refs(loops), into))
+
+    def fuse(self, *loops: str, into: str) -> None:
+        self._add(d.Fuse(_refs(loops), into))
+
+    def distribute(self, loop: str) -> None:
+        self._add(d.Distribute(_ref(loop)))
+
+    def skew(self, loop: str, by: Value) -> None:
+        self._add(d.Skew(_ref(loop), _expr(by)))
+
+    def shift(self, loop: str, by: Value) -> None:
+        self._add(d.Shift(_ref(loop), _expr(by)))
+
+    def reverse(self, *loops: str) -> None:
+        self._add(d.Reverse(_refs(loops)))
+
+    def vectorize(self, *loops: str, by: Value | None = None) -> None:
+        self._add(d.Vectorize(_refs(loops), None if by is None else _expr(by)))
+
+    def unroll(self, *loops: str, by: Value | None = None, plain: bool = False) -> None:
+        self._add(d.Unroll(_refs(loops), None if by is None else _expr(by), plain))
+
+    def parallel(self, *loops: str) -> None:
+        self._add(d.Parallel(_refs(loops)))
+
+    def reassociate(self, *statements: str) -> None:
+        self._add(d.Reassociate(statements))
+
+    def stage(self, array: str, at: str, memory: str | None = None) -> None:
+        owner, _, name = array.rpartition(".")
+        self._add(d.Stage(d.ArrayRef(name, owner or None), _ref(at), None, memory))
+
+    def let(self, name: str, value: Value) -> None:
+        self._add(d.Let(name, _expr(value)))
+
+    def tune(self, name: str, *values: Value) -> None:
+        """A knob: `let name = tune(values...)`."""
+        self._add(d.Let(name, Call("tune", tuple(_expr(v) for v in values))))
+
+    def require(self, *conditions: str | Expr) -> None:
+        self._add(d.Require(tuple(_expr(c) for c in conditions)))
+
+    def use(self, recipe: str, *args: Value, **kwargs: Value) -> None:
+        named = tuple((k, _expr(v)) for k, v in kwargs.items())
+        self._add(d.Use(recipe, tuple(_expr(a) for a in args), named))
+
+
+class On(Directives):
+    """The methods inside `on S { ... }`; also a `with` block."""
+
+    def __enter__(self) -> On:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class Schedule(Directives):
+    """A schedule of one kernel for one target, made directive by directive."""
+
+    def __init__(
+        self,
+        program: Program,
+        target: Target,
+        *,
+        variant: str | None = None,
+        recipes: Mapping[str, Recipe] | None = None,
+        lets: Mapping[str, Expr] | None = None,
+        knobs: Mapping[str, int] | None = None,
+        strict_fp: bool = False,
+        known: tuple[Dependence, ...] | None = None,
+    ) -> None:
+        super().__init__(self.add)
+        self.program = program
+        self.target = target
+        self.variant = variant
+        self.strict_fp = strict_fp
+        self._recipes = dict(recipes or {})
+        self._lets = dict(lets or {})
+        self._knobs = dict(knobs or {})
+        self._directives: tuple[d.Directive, ...] = ()
+        self._start = begin(program, target.lanes, strict_fp=strict_fp, known=known)
+        self._resolved = Resolved(())
+        self._states: tuple[State, ...] = ()
+
+    @property
+    def directives(self) -> tuple[d.Directive, ...]:
+        """The values, as the same text would give them."""
+        return self._directives
+
+    @property
+    def knobs(self) -> Mapping[str, int]:
+        """The values of the knobs so far."""
+        return self._resolved.knobs
+
+    def on(self, *statements: str) -> On:
+        """`s.on("C").vectorize("j")`, or `with s.on("C") as c: ...`."""
+        body: list[d.Directive] = []
+
+        def add(directive: d.Directive) -> None:
+            block = d.On(statements, (*body, directive))
+            # Directives of one block that follow each other stand in one block of the text.
+            last = self._directives[-1:]
+            joins = bool(body) and last == (d.On(statements, tuple(body)),)
+            if joins:
+                self._replace((*self._directives[:-1], _placed(block)))
+            else:
+                body.clear()
+                self._replace((*self._directives, _placed(d.On(statements, (directive,)))))
+            body.append(directive)
+
+        return On(add)
+
+    def add(self, directive: d.Directive | str) -> None:
+        """A directive as a value, or any directives as text."""
+        if isinstance(directive, str):
+            self._replace((*self._directives, *parse_directives(directive, "<schedule>")))
+        else:
+            self._replace((*self._directives, _placed(directive)))
+
+    def _replace(self, directives: tuple[d.Directive, ...]) -> None:
+        """Resolve and try; only what is legal is kept."""
+        resolved = resolve(
+            directives,
+            self.target,
+            self.program.kernel,
+            self._recipes,
+            self._knobs,
+            self.strict_fp,
+            self._lets,
+        )
+        # A new `require` may change knobs and so what was applied before.
+        kept = 0
+        for old, new in zip(self._resolved.steps, resolved.steps, strict=False):
+            if old != new:
+                break
+            kept += 1
+        states = list(self._states[:kept])
+        for step in resolved.steps[kept:]:
+            states.append(apply(states[-1] if states else self._start, step))
+        self._directives, self._resolved, self._states = directives, resolved, tuple(states)
+
+    @property
+    def tree(self) -> Node:
+        """The loops so far."""
+        return (self._states[-1] if self._states else self._start).tree
+
+    def finish(self) -> Scheduled:
+        """What the compiler goes on with, checked as a whole."""
+        steps: tuple[Step, ...] = self._resolved.steps
+        trail = [(s.written, state.tree) for s, state in zip(steps, self._states, strict=True)]
+        return complete(self._states[-1] if self._states else self._start, trail)
+
+    def __str__(self) -> str:
+        """`.tdsl` text, ready to paste."""
+        schedule = surface.Schedule(
+            self.program.kernel.name, self.variant, (self.target.name,), None, self._directives
+        )
+        return print_file(surface.File((schedule,))).rstrip("\n")
+
+
+# ---------------------------------------------------------------- values
+
+
+def _placed(directive: d.Directive) -> d.Directive:
+    """The same directive with places in its own text, for messages."""
+    text = print_directive(directive)
+    parsed = parse_directives(text, "<schedule>")
+    if parsed != (directive,):
+        raise ParseError.at(None, f"this is not one directive: {text}")
+    return parsed[0]
+
+
+def _ref(loop: str) -> d.LoopRef:
+    statement, _, name = loop.rpartition(".")
+    return d.LoopRef(statement or None, name)
+
+
+def _refs(loops: Sequence[str]) -> tuple[d.LoopRef, ...]:
+    return tuple(_ref(loop) for loop in loops)
+
+
+def _words(tail: str | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(tail, str):
+        return tuple(w.strip() for w in tail.split(","))
+    return tuple(tail)
+
+
+def _expr(value: Value) -> Expr:
+    if isinstance(value, str):
+        return parse_expr(value, "<schedule>")
+    if isinstance(value, int):
+        return number(value)
+    return value
