@@ -80,10 +80,10 @@ def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Sche
     spans = {(s, name): span for s, name, span in state.marked}
     last = state.marked[-1][2] if state.marked else None
     if broken := check.order(state):
-        raise check.illegal(state, broken, last)
+        raise check.illegal(state, broken, last, None)
     for at in marks.all_marked(state):
         if broken := check.mark(state, at):
-            raise check.illegal(state, broken, _span_of(at, spans, last))
+            raise check.illegal(state, broken, _span_of(at, spans, last), at.loop.notes[-1])
     return Scheduled(
         state.program, state.tree, state.reassociate, state.stages, state.warnings, tuple(trail)
     )
@@ -102,18 +102,10 @@ def apply(state: State, step: Step) -> State:
         return _stepped(state, step)
     except IllegalSchedule as error:
         if error.violations and error.diagnostics[0].help is None:
-            error = suggest.helped(error, state, step, _legal)
+            error = suggest.helped(error, state, step, _stepped)
         raise with_via(error, step.via) from None
     except Error as error:
         raise with_via(error, step.via) from None
-
-
-def _legal(state: State, step: Step) -> bool:
-    try:
-        _stepped(state, step)
-    except Error:
-        return False
-    return True
 
 
 def _stepped(state: State, step: Step) -> State:
@@ -174,7 +166,7 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
 
 def _ordered(state: State, d: Directive) -> State:
     if broken := check.order(state):
-        raise check.illegal(state, broken, d.span)
+        raise check.illegal(state, broken, d.span, print_directive(d))
     return state
 
 
@@ -195,7 +187,7 @@ def _marked(state: State, d: Vectorize | Unroll | Parallel, on: tuple[str, ...])
     check.shape(state, d.span)
     for at in made:
         if broken := check.mark(state, at):
-            raise check.illegal(state, broken, d.span)
+            raise check.illegal(state, broken, d.span, note)
     marked = tuple((m.statement, m.name, d.span) for m in made)
     return replace(state, marked=state.marked + marked)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tdsl.diagnostics import Diagnostic, IllegalSchedule, Note, Span
+from tdsl.diagnostics import IllegalSchedule, Note, Span
 from tdsl.polyhedral import dependences, legality
 from tdsl.polyhedral.edit import find
 from tdsl.polyhedral.explain import describe_violation
@@ -93,20 +93,12 @@ def _shape(node: Node, statement: str, span: Span | None) -> None:
 
 
 def illegal(
-    state: State,
-    violations: Sequence[Violation],
-    span: Span | None,
+    state: State, violations: Sequence[Violation], span: Span | None, directive: str | None
 ) -> IllegalSchedule:
     """The refusal of a directive: the dependence and two iterations that show it."""
-    first = describe_violation(state.program, violations[0])
-    notes = first.notes
+    shown = describe_violation(state.program, violations[0], directive=directive, span=span)
     more = len(violations) - 1
     if more:
-        notes += (Note(f"{more} more dependence{'s' if more > 1 else ''} would be broken"),)
-    shown: Diagnostic = replace(
-        first,
-        span=span or first.span,
-        code=IllegalSchedule.code,
-        notes=notes,
-    )
+        rest = Note(f"{more} more dependence{'s' if more > 1 else ''} would be broken")
+        shown = replace(shown, notes=(*shown.notes, rest))
     return IllegalSchedule(shown, violations=tuple(violations))
