@@ -1,0 +1,114 @@
+"""Checks of a whole file: names that stand twice, names that are taken, bodies of defs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tdsl.diagnostics import Diagnostic, Error, Note, ParseError, Span
+from tdsl.syntax import tree
+from tdsl.syntax.expand import walk
+from tdsl.syntax.later import refuse
+from tdsl.syntax.scope import RESERVED, WORDS, suggest
+
+_KINDS: tuple[tuple[type, str], ...] = (
+    (tree.Kernel, "kernel"), (tree.Def, "def"), (tree.Combine, "combine"), (tree.Record, "record"),
+    (tree.Recipe, "recipe"), (tree.Graph, "graph"),
+)  # fmt: skip
+_LATER: tuple[tuple[type, str], ...] = (
+    (tree.Import, "import"), (tree.Graph, "graph"), (tree.Select, "select"),
+    (tree.Record, "record"), (tree.Combine, "combine"),
+)  # fmt: skip
+
+
+def kernels(file: tree.File) -> tuple[str, ...]:
+    """Names of the kernels of a file, in order."""
+    return tuple(item.name for item in file.items if isinstance(item, tree.Kernel))
+
+
+def check_file(file: tree.File) -> None:
+    """Raise for everything that is wrong with the file's items, whichever kernel is compiled."""
+    problems = list(_names(file))
+    problems += [d for item in file.items if isinstance(item, tree.Def) for d in _def(item, file)]
+    for kernel in file.items:
+        if isinstance(kernel, tree.Kernel):
+            problems += list(duplicates(kernel))
+    for item in file.items:
+        for kind, feature in _LATER:
+            if isinstance(item, kind):
+                problems += refuse(feature, item.span).diagnostics
+    if problems:
+        raise ParseError(*problems)
+
+
+def check_names(file: tree.File) -> None:
+    """The part of `check_file` that every kernel needs: names that stand twice."""
+    problems = list(_names(file))
+    if problems:
+        raise ParseError(*problems)
+
+
+def _names(file: tree.File) -> Iterable[Diagnostic]:
+    seen: dict[str, Span | None] = {}
+    for item in file.items:
+        names: tuple[str, ...] = ()
+        if isinstance(item, tree.ArrayDecl):
+            names = item.names
+        elif any(isinstance(item, kind) for kind, _ in _KINDS):
+            names = (item.name,)  # type: ignore[union-attr]
+        span = item.name_span if isinstance(item, tree.Kernel) else item.span
+        for name in names:
+            yield from _declare(name, span, seen)
+
+
+def _declare(name: str, span: Span | None, seen: dict[str, Span | None]) -> Iterable[Diagnostic]:
+    if name in RESERVED:
+        yield _problem(span, f"`{name}` is a word of the language and cannot be a name here")
+    elif name in seen:
+        note = Note(f"`{name}` is declared here first", seen[name])
+        yield _problem(span, f"`{name}` is declared twice", note)
+    else:
+        seen[name] = span
+
+
+def duplicates(kernel: tree.Kernel) -> Iterable[Diagnostic]:
+    """Constants, sizes, lets and arrays of a kernel that share a name."""
+    seen: dict[str, Span | None] = {}
+    for param in kernel.constants:
+        yield from _declare(param.name, param.span or kernel.name_span, seen)
+    for size in kernel.sizes:
+        yield from _declare(size, kernel.name_span, seen)
+    for item in kernel.items:
+        match item:
+            case tree.SizeLet(name):
+                yield from _declare(name, item.span, seen)
+            case tree.ArrayDecl(_, names):
+                for name in names:
+                    yield from _declare(name, item.span, seen)
+
+
+def _def(item: tree.Def, file: tree.File) -> Iterable[Diagnostic]:
+    tables = {n for i in file.items if isinstance(i, tree.ArrayDecl) for n in i.names}
+    allowed = {*item.params, *tables, *WORDS}
+    for e in walk(item.body):
+        match e:
+            case tree.Name(name) if name not in allowed:
+                yield _problem(
+                    e.span,
+                    f"`{name}` is no parameter of `{item.name}`: a def sees its parameters and the file's tables",
+                    help=suggest(name, allowed),
+                )
+            case tree.Reduce(op):
+                yield _problem(
+                    e.span, f"`{op}[...]` cannot stand in a def",
+                    help="write the reduction in the kernel, and a def for its terms",
+                )  # fmt: skip
+
+
+def _problem(span: Span | None, message: str, *notes: Note, help: str | None = None) -> Diagnostic:
+    return Diagnostic(message, span, ParseError.code, notes, help)
+
+
+def collect(problems: list[Error]) -> None:
+    """Raise several errors as one, of the first one's class."""
+    if problems:
+        raise type(problems[0])(*(d for p in problems for d in p.diagnostics))

@@ -1,0 +1,135 @@
+"""Declarations of a kernel: sizes, constants, lets, assumptions, arrays and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NoReturn
+
+from tdsl.diagnostics import BoundsError, Note, ParseError, Span
+from tdsl.ir.affine import variables
+from tdsl.ir.kernel import Array, Const, Expr, Op
+from tdsl.syntax import tree
+from tdsl.syntax.constants import Constants, exact, table
+from tdsl.syntax.exprs import Context, Values
+from tdsl.syntax.later import refuse
+from tdsl.syntax.scope import Scope
+
+
+def size_values(scope: Scope) -> Values:
+    """Builds expressions of sizes and constants alone."""
+
+    def type_of(name: str, span: Span | None) -> NoReturn:
+        raise ParseError.at(
+            span, f"`{name}` is data, and only sizes and constants are known here",
+            help="a size that is a value becomes a size of the kernel, `kernel f(N)`",
+        )  # fmt: skip
+
+    return Values(Context(scope, frozenset(), type_of, lambda name: 0, lambda name, span: ()))
+
+
+def let(scope: Scope, item: tree.SizeLet) -> Scope:
+    """`let OH = ...`: a name for a size expression."""
+    value = size_values(scope).index(item.value, "size")
+    return replace(scope, lets={**scope.lets, item.name: value})
+
+
+def assumption(scope: Scope, item: tree.Assume) -> list[Expr]:
+    """The conditions that are not true anyway; one that is false for the bound sizes is refused."""
+    out: list[Expr] = []
+    for surface in item.conditions:
+        built = size_values(scope).condition(surface)
+        if not isinstance(built, Const):
+            out += built.args if isinstance(built, Op) and built.op == "and" else [built]
+        elif not built.value:
+            raise BoundsError.at(
+                surface.span, "this assumption does not hold for the constants and sizes given"
+            )
+    return out
+
+
+def arrays(scope: Scope, item: tree.ArrayDecl) -> list[Array]:
+    """The arrays of one declaration."""
+    if item.strides is not None:
+        raise refuse("strides", item.span)
+    if item.range is not None:
+        raise refuse("range", item.span)
+    shape: list[Expr] = []
+    for extent in item.shape:
+        if isinstance(extent, tuple):
+            raise refuse("group", item.span)
+        built = size_values(scope).index(extent, "extent")
+        assert not variables(built)
+        if isinstance(built, Const) and built.value < 0:
+            raise BoundsError.at(
+                extent.span, f"this extent is {built.value}, and an array has none below 0"
+            )
+        shape.append(built)
+    if item.role == "table" or item.values is not None:
+        return [_table(scope, item, name, tuple(shape)) for name in item.names]
+    type_ = scope.element_type(item.type, item.span)
+    align = None if item.align is None else _alignment(scope, item.align)
+    return [
+        Array(name, type_, tuple(shape), item.role, align=align, span=item.span)
+        for name in item.names
+    ]
+
+
+def _table(scope: Scope, item: tree.ArrayDecl, name: str, shape: tuple[Expr, ...]) -> Array:
+    extents: list[int] = []
+    for extent, surface in zip(shape, item.shape, strict=True):
+        if not isinstance(extent, Const):
+            span = surface.span if not isinstance(surface, tuple) else item.span
+            raise ParseError.at(
+                span, f"the extents of table `{name}` are numbers, known at compile time"
+            )
+        extents.append(int(extent.value))
+    return table(item, name, scope, tuple(extents))
+
+
+def _alignment(scope: Scope, expr: tree.Expr) -> int:
+    value = exact(expr, scope.exact)
+    if value is None or value.value.denominator != 1 or value.value < 1:
+        raise ParseError.at(expr.span, "an alignment is a number of bytes, a power of two")
+    number = int(value.value)
+    if number & (number - 1):
+        raise ParseError.at(expr.span, f"an alignment is a power of two, and {number} is none")
+    return number
+
+
+def file_scope(
+    file: tree.File, kernel: tree.Kernel, constants: Constants, sizes: Mapping[str, Expr]
+) -> Scope:
+    """The names that a kernel sees before its own declarations. A constant that names a def or
+    a table is a second name for it."""
+    defs = {i.name: i for i in file.items if isinstance(i, tree.Def)}
+    combines = frozenset(i.name for i in file.items if isinstance(i, tree.Combine))
+    records = {i.name for i in file.items if isinstance(i, tree.Record)}
+    scope = Scope(
+        exact=constants.exact,
+        defs={**defs, **{name: defs[target] for name, target in constants.defs.items()}},
+        types=constants.types,
+        sizes=sizes,
+        combines=combines,
+        records=frozenset(records),
+    )
+    plain = replace(scope, exact={}, sizes={}, types={})
+    tables: dict[str, Array] = {}
+    for item in file.items:
+        if isinstance(item, tree.ArrayDecl):
+            tables |= {a.name: a for a in arrays(plain, item)}
+    named = {n: replace(tables[target], name=n) for n, target in constants.tables.items()}
+    _hidden(kernel, {**defs, **tables}, scope)
+    return replace(scope, arrays={**tables, **named})
+
+
+def _hidden(kernel: tree.Kernel, items: Mapping[str, object], scope: Scope) -> None:
+    """A size with the name of a def would change what a formula means, so it is refused."""
+    for name in kernel.sizes:
+        if name in items:
+            other = items[name]
+            span = other.span if isinstance(other, tree.Def | Array) else None
+            raise ParseError.at(
+                kernel.name_span, f"size `{name}` has the name of another item of the file",
+                Note(f"`{name}` is defined here", span),
+            )  # fmt: skip

@@ -1,0 +1,237 @@
+"""The meaning of a kernel: from the surface tree to the kernel level.
+
+    C[i, j] = sum[k](A[i, k] * B[k, j])
+
+becomes a statement `C` over i, j, k with the domain 0 <= i < M, 0 <= j < N, 0 <= k < K, the
+reduced index k, the operation "add" and the initial value 0; C itself a temp of M x N.
+
+In order: constants and sizes are put in place; declarations; defs are written out; equations
+get names; reductions inside right-hand sides get statements of their own; then each index its
+range, each temp its type and extent, each expression its types.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from tdsl.diagnostics import BoundsError, Error, Note, ParseError
+from tdsl.ir import kernel as ir
+from tdsl.ir.facts import Facts
+from tdsl.syntax import tree
+from tdsl.syntax.check import check_file, check_names, collect, duplicates, kernels
+from tdsl.syntax.constants import kernel_constants
+from tdsl.syntax.declare import arrays as declared_arrays
+from tdsl.syntax.declare import assumption, file_scope, let
+from tdsl.syntax.drafts import Draft
+from tdsl.syntax.equations import Collector, Item, NestDraft
+from tdsl.syntax.exprs import Values
+from tdsl.syntax.ranges import Circular, Ranges, declare_temp
+from tdsl.syntax.scope import Scope, bound_sizes, suggest
+from tdsl.syntax.statements import Statements, context
+from tdsl.syntax.temps import Arrays
+
+__all__ = ["check_file", "elaborate", "kernels"]
+
+
+def elaborate(
+    file: tree.File,
+    kernel: str,
+    constants: Mapping[str, int | float | str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> ir.Kernel:
+    """The kernel of this name for one choice of constants and bound sizes."""
+    check_names(file)
+    item = _find(file, kernel)
+    problems = tuple(duplicates(item))
+    if problems:
+        raise ParseError(*problems)
+    return _Elaboration(file, item, constants or {}, sizes or {}).run()
+
+
+def _find(file: tree.File, name: str) -> tree.Kernel:
+    for item in file.items:
+        if isinstance(item, tree.Kernel) and item.name == name:
+            return item
+    known = kernels(file)
+    raise ParseError.at(
+        file.span,
+        f"there is no kernel `{name}` in this file",
+        help=suggest(name, known) or f"its kernels are {', '.join(known) or 'none'}",
+    )
+
+
+class _Elaboration:
+    def __init__(
+        self,
+        file: tree.File,
+        item: tree.Kernel,
+        constants: Mapping[str, int | float | str],
+        sizes: Mapping[str, int],
+    ) -> None:
+        defs = [i.name for i in file.items if isinstance(i, tree.Def)]
+        tables = [n for i in file.items if isinstance(i, tree.ArrayDecl) for n in i.names]
+        self.item, self.bound = item, dict(sizes)
+        self.constants = kernel_constants(item, constants, defs, tables)
+        self.scope = file_scope(file, item, self.constants, bound_sizes(item, sizes))
+        self.assumptions: list[ir.Expr] = []
+        self._values: dict[str, Values] = {}
+
+    def run(self) -> ir.Kernel:
+        self._declare()
+        body = Collector(self.scope).run(self.item.items)
+        drafts = list(_drafts(body))
+        self.scope = _with_temps(self.scope, drafts)
+        arrays = Arrays(self.scope, drafts, self.values)
+        self.arrays = arrays
+        arrays.check_ranks()
+        ranges = Ranges(self.scope, drafts, Facts(self.assumptions), self.values)
+        arrays.ranges = ranges
+        statements = self._statements(drafts, Statements(self.scope, arrays, ranges))
+        self._check_writes(drafts, statements)
+        used = {d.array for d in drafts} | _read_arrays(statements.values())
+        return ir.Kernel(
+            self.item.name,
+            tuple(n for n in self.item.sizes if n not in self.bound),
+            tuple(self.assumptions),
+            self._arrays(arrays, drafts, used),
+            _body(body, statements),
+            bound=tuple((n, self.bound[n]) for n in self.item.sizes if n in self.bound),
+            constants=tuple(self.constants.given),
+            all_sizes=self.item.sizes,
+            warnings=self._warnings(used, statements),
+            span=self.item.span,
+        )
+
+    def _declare(self) -> None:
+        started: tree.KernelItem | None = None
+        problems: list[Error] = []
+        for item in self.item.items:
+            try:
+                match item:
+                    case tree.SizeLet():
+                        self.scope = let(self.scope, item)
+                    case tree.Assume():
+                        if started is not None:
+                            raise ParseError.at(
+                                item.span, "`assume` stands before the first equation",
+                                Note("the first equation is here", started.span),
+                            )  # fmt: skip
+                        self.assumptions += assumption(self.scope, item)
+                    case tree.ArrayDecl():
+                        new = {a.name: a for a in declared_arrays(self.scope, item)}
+                        self.scope = replace(self.scope, arrays={**self.scope.arrays, **new})
+                    case tree.Equation() | tree.For():
+                        started = started or item
+            except Error as problem:
+                problems.append(problem)
+        collect(problems)
+
+    def values(self, draft: Draft) -> Values:
+        """Builds expressions that see all indices of a draft."""
+        if draft.name not in self._values:
+            self._values[draft.name] = Values(context(draft, self.arrays, draft.order))
+        return self._values[draft.name]
+
+    def _statements(self, drafts: list[Draft], builder: Statements) -> dict[str, ir.Statement]:
+        out: dict[str, ir.Statement] = {}
+        problems: list[Error] = []
+        for draft in drafts:
+            try:
+                out[draft.name] = builder.build(draft)
+            except Circular as circle:
+                _, name, _ = circle.key
+                array = name if circle.key[0] == "extent" else draft.array
+                why = "what is read of it depends on itself"
+                problems.append(declare_temp(array, draft.target_span, why))
+            except Error as problem:
+                problems.append(problem)
+        collect(_distinct(problems))
+        return out
+
+    def _check_writes(self, drafts: list[Draft], statements: Mapping[str, ir.Statement]) -> None:
+        written = {d.array for d in drafts}
+        read = _read_arrays(statements.values())
+        for array in self.scope.arrays.values():
+            if array.role == "out" and array.name not in written:
+                raise BoundsError.at(
+                    array.span, f"no equation writes the output `{array.name}`",
+                    help=suggest(array.name, self.scope.temps),
+                )  # fmt: skip
+            if array.role == "temp" and array.name in read and array.name not in written:
+                raise BoundsError.at(
+                    array.span, f"`{array.name}` is read, and no equation writes it"
+                )
+
+    def _arrays(self, arrays: Arrays, drafts: list[Draft], used: set[str]) -> tuple[ir.Array, ...]:
+        declared = [a for a in self.scope.arrays.values() if a.is_argument or a.name in used]
+        names = dict.fromkeys(d.array for d in drafts if d.array not in self.scope.arrays)
+        return (*declared, *(arrays.temp(name) for name in names))
+
+    def _warnings(self, used: set[str], statements: Mapping[str, ir.Statement]) -> tuple[str, ...]:
+        out: list[str] = []
+        for array in self.scope.arrays.values():
+            if array.is_argument and array.name not in used:
+                out.append(f"argument `{array.name}` is not used")
+        read = _read_arrays(statements.values())
+        for name in sorted(self.scope.temps - read):
+            out.append(f"nothing reads `{name}`")
+        return tuple(out)
+
+
+def _with_temps(scope: Scope, drafts: list[Draft]) -> Scope:
+    temps = frozenset(d.array for d in drafts if d.array not in scope.arrays)
+    for draft in drafts:
+        if draft.array in temps:
+            taken = scope.size_value(draft.array) is not None or draft.array in scope.exact
+            if taken or draft.array in scope.defs:
+                kind = "a size or constant" if taken else "a def"
+                raise ParseError.at(
+                    draft.target_span, f"`{draft.array}` is {kind}, and the left side is an array"
+                )
+    return replace(scope, temps=temps)
+
+
+def _drafts(items: tuple[Item, ...]) -> list[Draft]:
+    out: list[Draft] = []
+    for item in items:
+        out += [item] if isinstance(item, Draft) else _drafts(item.body)
+    return out
+
+
+def _body(
+    items: tuple[Item, ...], statements: Mapping[str, ir.Statement]
+) -> tuple[ir.BodyItem, ...]:
+    out: list[ir.BodyItem] = []
+    for item in items:
+        match item:
+            case Draft():
+                out.append(statements[item.name])
+            case NestDraft(loop, body):
+                inner = _body(body, statements)
+                out.append(
+                    ir.Nest(
+                        loop.index, loop.lo, loop.hi, loop.down, loop.step, inner, span=loop.span
+                    )
+                )
+    return tuple(out)
+
+
+def _read_arrays(statements: Iterable[ir.Statement]) -> set[str]:
+    out: set[str] = set()
+    for s in statements:
+        for expr in (s.value, *s.subscript):
+            out |= {e.array for e in ir.walk(expr) if isinstance(e, ir.Read)}
+    return out
+
+
+def _distinct(problems: list[Error]) -> list[Error]:
+    """One mistake shows in many statements; it is told once."""
+    count: Counter[str] = Counter()
+    out: list[Error] = []
+    for problem in problems:
+        count[str(problem)] += 1
+        if count[str(problem)] == 1:
+            out.append(problem)
+    return out

@@ -1,0 +1,191 @@
+"""Collects the equations and nests of a kernel as drafts, with their names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NoReturn
+
+from tdsl.diagnostics import Note, ParseError, Span
+from tdsl.syntax import tree
+from tdsl.syntax.constants import exact
+from tdsl.syntax.drafts import UPDATES, Draft, Loop, conjuncts, lift, own_indices, target_of
+from tdsl.syntax.expand import expand, rebuild
+from tdsl.syntax.exprs import Context, Values
+from tdsl.syntax.later import refuse
+from tdsl.syntax.scope import RESERVED, Scope
+
+
+@dataclass(frozen=True)
+class NestDraft:
+    """A loop of a `for` and what stands in it."""
+
+    loop: Loop
+    body: tuple[Item, ...]
+
+
+Item = Draft | NestDraft
+Lets = Mapping[str, tree.Expr]  # `let`s in the body of a `for`, which may mention indices
+
+
+class Collector:
+    """Walks the items of a kernel in the scope of its declarations."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._writers: Counter[str] = Counter()
+        self._unlabelled: Counter[str] = Counter()
+        self._labels: dict[str, Span | None] = {}
+
+    def run(self, items: tuple[tree.KernelItem, ...]) -> tuple[Item, ...]:
+        """The drafts of a kernel's equations, in order."""
+        self._count(items)
+        return self._items(items, (), {})
+
+    def _count(self, items: Iterable[tree.KernelItem]) -> None:
+        for item in items:
+            match item:
+                case tree.Equation():
+                    self._writers[target_of(item)[0]] += 1
+                case tree.For():
+                    self._count(item.body)
+
+    def _items(
+        self, items: tuple[tree.KernelItem, ...], nest: tuple[Loop, ...], lets: Lets
+    ) -> tuple[Item, ...]:
+        out: list[Item] = []
+        for item in items:
+            match item:
+                case tree.Equation():
+                    out += self._equation(item, nest, lets)
+                case tree.For():
+                    out.append(self._for(item, nest, lets))
+                case tree.SizeLet() if nest:
+                    lets = {**lets, item.name: self._written(item.value, lets)}
+                case tree.ArrayDecl() if nest:
+                    raise refuse("local temp", item.span)
+                case tree.Assume() if nest:
+                    raise ParseError.at(item.span, "`assume` stands before the first equation")
+        return tuple(out)
+
+    def _written(self, expr: tree.Expr, lets: Lets) -> tree.Expr:
+        """With defs and local lets written out."""
+        return _replaced(expand(expr, self.scope.defs), lets)
+
+    # ------------------------------------------------------------ for
+
+    def _for(self, item: tree.For, nest: tuple[Loop, ...], lets: Lets) -> NestDraft:
+        if item.static:
+            raise refuse("static for", item.span)
+        loops: list[Loop] = []
+        for r in item.ranges:
+            loops.append(self._loop(r, (*nest, *loops), lets, item.span))
+        body = self._items(item.body, (*nest, *loops), lets)
+        out = NestDraft(loops[-1], body)
+        for loop in reversed(loops[:-1]):
+            out = NestDraft(loop, (out,))
+        return out
+
+    def _loop(
+        self, r: tree.IndexRange, nest: tuple[Loop, ...], lets: Lets, span: Span | None
+    ) -> Loop:
+        place = r.span or span
+        for outer in nest:
+            if outer.index == r.name:
+                raise ParseError.at(
+                    place, f"the loop over `{r.name}` hides the loop outside it",
+                    Note("the loop outside is here", outer.span), help="give it another name",
+                )  # fmt: skip
+        self._free_name(r.name, place)
+        assert r.lo is not None and r.hi is not None
+        values = self._nest_values(nest)
+        lo = values.index(self._written(r.lo, lets), "range")
+        end = self._written(r.hi, lets)
+        if r.down:
+            end = tree.Binary("+", end, tree.Number(Fraction(1), False), span=end.span)
+        return Loop(r.name, lo, values.index(end, "range"), r.down, self._step(r.step), place)
+
+    def _step(self, step: tree.Expr | None) -> int:
+        if step is None:
+            return 1
+        value = exact(step, self.scope.exact)
+        if value is None or value.is_float or value.value.denominator != 1 or value.value < 1:
+            raise ParseError.at(
+                step.span, "a step is a positive number known at compile time",
+                help="to run downward, write `for i in hi downto lo`",
+            )  # fmt: skip
+        return int(value.value)
+
+    def _free_name(self, name: str, span: Span | None) -> None:
+        if name in RESERVED:
+            raise ParseError.at(span, f"`{name}` is a word of the language and cannot be an index")
+        if self.scope.size_value(name) is not None or name in self.scope.exact:
+            raise ParseError.at(span, f"`{name}` is a size or constant and cannot be an index too")
+
+    def _nest_values(self, nest: tuple[Loop, ...]) -> Values:
+        def refused(name: str, span: Span | None) -> NoReturn:
+            raise ParseError.at(
+                span, f"the range of a loop is made of indices and sizes, and `{name}` is data"
+            )
+
+        visible = frozenset(loop.index for loop in nest)
+        return Values(Context(self.scope, visible, refused, lambda name: 0, lambda name, span: ()))
+
+    # ------------------------------------------------------------ equations
+
+    def _equation(self, equation: tree.Equation, nest: tuple[Loop, ...], lets: Lets) -> list[Draft]:
+        array, subscript, span = target_of(equation)
+        subscript = tuple(self._written(e, lets) for e in subscript)
+        given = {loop.index for loop in nest}
+        own = own_indices(subscript, given, self._numbers(), span)
+        for name in own:
+            if name in RESERVED:
+                raise ParseError.at(
+                    span, f"`{name}` is a word of the language and cannot be an index"
+                )
+        value = self._written(equation.value, lets)
+        where = tuple(self._written(c, lets) for c in conjuncts(equation.where))
+        draft = Draft(
+            self._name(equation, array), array, subscript, own, UPDATES[equation.op], value,
+            where=where, nest=nest, span=equation.span, target_span=span,
+        )  # fmt: skip
+        drafts = lift(draft, self.scope.combines)
+        for d in drafts:
+            self._register(d.name, d.span, array)
+            for r in d.ranges:
+                self._free_name(r.name, r.span or d.span)
+        return drafts
+
+    def _numbers(self) -> set[str]:
+        return {*self.scope.exact, *self.scope.sizes, *self.scope.lets}
+
+    def _name(self, equation: tree.Equation, array: str) -> str:
+        if equation.label is not None:
+            if equation.label != array and equation.label in self._writers:
+                raise ParseError.at(
+                    equation.span,
+                    f"label `{equation.label}` is the name of an array that other equations write",
+                )
+            return equation.label
+        if self._writers[array] == 1:
+            return array
+        self._unlabelled[array] += 1
+        return f"{array}_{self._unlabelled[array]}"
+
+    def _register(self, name: str, span: Span | None, array: str) -> None:
+        if name in self._labels:
+            raise ParseError.at(
+                span, f"two statements have the name `{name}`",
+                Note("the other one is here", self._labels[name]), help="give one of them a label",
+            )  # fmt: skip
+        if name != array and self.scope.is_array(name):
+            raise ParseError.at(span, f"statement `{name}` has the name of another array")
+        self._labels[name] = span
+
+
+def _replaced(expr: tree.Expr, lets: Lets) -> tree.Expr:
+    if isinstance(expr, tree.Name) and expr.id in lets:
+        return lets[expr.id]
+    return rebuild(expr, lambda e: _replaced(e, lets)) if lets else expr

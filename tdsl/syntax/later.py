@@ -1,0 +1,87 @@
+"""What the language has and this version does not compile yet: one sentence each.
+
+`refuse(feature, span)` is the only way in which elaboration says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tdsl.diagnostics import ParseError, Span
+
+
+@dataclass(frozen=True)
+class Later:
+    """`what` is not compiled yet; `instead` says what can be written today, where there is something."""
+
+    what: str
+    instead: str | None = None
+
+
+LATER: dict[str, Later] = {
+    "import": Later(
+        "`import` brings in the kernels of another file, and each file stands alone so far",
+        "copy the definitions that you need into this file",
+    ),
+    "graph": Later(
+        "a `graph` connects named operators, and only single kernels are compiled so far",
+        "write the stages as definitions of one kernel",
+    ),
+    "select": Later(
+        "a `select` block picks a kernel for an operator of a graph, and graphs are not compiled yet",
+        "a kernel's schedules with `when` are tried in the order of the file",
+    ),
+    "record": Later(
+        "a `record` is an element type of several fields, and elements are single numbers so far",
+        "pass each field as an array of its own",
+    ),
+    "combine": Later(
+        "a reduction of one's own (`combine`) is not compiled yet",
+        "write it as several built-in reductions, as in a softmax of max, exp and sum",
+    ),
+    "argmax": Later(
+        "`argmax` and `argmin` carry a value and its index together, and reductions carry one value so far",
+        "find the value with `max` or `min`, then the index with "
+        "`min[j](select(x[j] == m, i64(j), i64(N)))`",
+    ),
+    "scatter": Later(
+        "data may choose the element that is read, not yet the one that is written",
+        "where the range is small, sum over all inputs: `h[b] = sum[i](select(x[i] == b, 1, 0))`",
+    ),
+    "strides": Later(
+        "arrays are row-major and contiguous so far, so `strides` is not compiled",
+        "pass a contiguous copy, for example `numpy.ascontiguousarray(x)`",
+    ),
+    "range": Later(
+        "`range` promises the values of an array, and promises are not checked on entry yet",
+        "clamp where the value is used as an index: `clamp(i64(idx[t]), 0, N - 1)`",
+    ),
+    "local temp": Later(
+        "a `temp` declared in the body of a `for` is fresh in every iteration, which is not compiled yet",
+        "declare it outside the `for`, with a dimension for the index of the loop",
+    ),
+    "static for": Later(
+        "`static for` writes its body out once for each value, which is not done yet",
+        "write the equations out by hand",
+    ),
+    "group": Later(
+        "a grouped dimension such as `(G, C)` is not compiled yet",
+        "declare the two dimensions apart: a contiguous array may be reshaped freely",
+    ),
+    "several targets": Later(
+        "only a `combine` gives several arrays at once, and it is not compiled yet",
+        "write one equation for each array",
+    ),
+    "half": Later(
+        "the 16-bit floating-point types f16 and bf16 are not compiled yet",
+        "use f32, converting on the NumPy side with `x.astype(numpy.float32)`",
+    ),
+}
+
+
+def refuse(feature: str, span: Span | None) -> ParseError:
+    """The error for a feature of the table; the caller raises it."""
+    entry = LATER[feature]
+    error = ParseError.at(span, entry.what, help=entry.instead)
+    assert isinstance(error, ParseError)
+    return error

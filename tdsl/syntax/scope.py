@@ -1,0 +1,107 @@
+"""What the names of a kernel mean, apart from its indices."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from tdsl.diagnostics import ParseError, Span
+from tdsl.ir.affine import number
+from tdsl.ir.kernel import BITS, MATH, Array, Expr, Size
+from tdsl.ir.types import TYPES, ElemType
+from tdsl.syntax import tree
+from tdsl.syntax.later import refuse
+from tdsl.syntax.literals import Exact
+
+REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+INDEX_FUNCTIONS = ("clamp", "wrap", "mirror")
+FUNCTIONS = (*MATH, "min", "max", "abs", "select", *INDEX_FUNCTIONS, "saturate", "bitcast")
+WORDS = ("true", "false", "inf")
+RESERVED = frozenset((*REDUCTIONS, *FUNCTIONS, *WORDS, "inside", "padded", *TYPES)) - set(BITS)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Names of one kernel under one choice of constants and sizes.
+
+    exact     constants that are numbers
+    defs      functions, by the name used in the kernel (a constant may rename one)
+    types     element-type parameters
+    sizes     size -> its expression: Size, or a number where it is bound
+    lets      named size expressions
+    arrays    declared ones and tables; inferred temps are not here
+    temps     names of arrays that equations define without a declaration
+    """
+
+    exact: Mapping[str, Exact] = field(default_factory=dict)
+    defs: Mapping[str, tree.Def] = field(default_factory=dict)
+    types: Mapping[str, ElemType] = field(default_factory=dict)
+    sizes: Mapping[str, Expr] = field(default_factory=dict)
+    lets: Mapping[str, Expr] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    temps: frozenset[str] = frozenset()
+    combines: frozenset[str] = frozenset()
+    records: frozenset[str] = frozenset()
+
+    def element_type(self, name: str, span: Span | None) -> ElemType:
+        """The element type of this name, refused where it is unknown or not compiled yet."""
+        found = self.types.get(name) or TYPES.get(name)
+        if name in self.records:
+            raise refuse("record", span)
+        if found is None:
+            known = (*TYPES, *self.types)
+            raise ParseError.at(
+                span,
+                f"`{name}` is no element type",
+                help=suggest(name, known) or f"one of {', '.join(TYPES)}",
+            )
+        if found.is_float and found.bits == 16:
+            raise refuse("half", span)
+        return found
+
+    def is_type(self, name: str) -> bool:
+        return name in self.types or name in TYPES
+
+    def is_array(self, name: str) -> bool:
+        return name in self.arrays or name in self.temps
+
+    def size_value(self, name: str) -> Expr | None:
+        """A size, a let or a whole constant as an index expression."""
+        if name in self.sizes:
+            return self.sizes[name]
+        return self.lets.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, for suggestions."""
+        return (*self.exact, *self.defs, *self.sizes, *self.lets, *self.arrays, *self.temps)
+
+
+def suggest(name: str, known: Iterable[str]) -> str | None:
+    """`did you mean ...?` for the closest known name."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"did you mean `{close[0]}`?" if close else None
+
+
+def bound_sizes(kernel: tree.Kernel, sizes: Mapping[str, int]) -> dict[str, Expr]:
+    """Every size of the kernel: a number where it is bound, else a parameter."""
+    for name, value in sizes.items():
+        if name not in kernel.sizes:
+            raise ParseError.at(
+                kernel.name_span,
+                f"kernel `{kernel.name}` has no size `{name}`",
+                help=suggest(name, kernel.sizes)
+                or f"its sizes are {', '.join(kernel.sizes) or 'none'}",
+            )
+        if not 0 <= value < 1 << 40:
+            raise ParseError.at(
+                kernel.name_span, f"size {name} = {value} is outside 0 <= size < 2^40"
+            )
+    return {n: number(sizes[n]) if n in sizes else Size(n) for n in kernel.sizes}
+
+
+def exact_of(value: int | float) -> Exact:
+    """A constant given from outside."""
+    return Exact(Fraction(value), isinstance(value, float))

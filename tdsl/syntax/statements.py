@@ -1,0 +1,257 @@
+"""From a draft to a statement of the kernel level: domain, subscript, value."""
+
+from __future__ import annotations
+
+import math
+
+from tdsl.diagnostics import Note, ParseError, Span, TypeMismatch
+from tdsl.ir.affine import linear, simplify
+from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Statement, Var, walk
+from tdsl.ir.types import BOOL, ElemType
+from tdsl.syntax import tree
+from tdsl.syntax.drafts import JOINS, Draft, accesses, array_name
+from tdsl.syntax.exprs import Context, Values
+from tdsl.syntax.indices import affine
+from tdsl.syntax.literals import limits
+from tdsl.syntax.ranges import ZERO, Range, Ranges
+from tdsl.syntax.scope import Scope
+from tdsl.syntax.temps import Arrays
+
+
+def identity(reduction: str, type_: ElemType) -> Const:
+    """What an empty reduction gives."""
+    match reduction:
+        case "any" | "all":
+            return Const(reduction == "all", BOOL)
+        case "sum" | "prod":
+            one = 1 if reduction == "prod" else 0
+            return Const(float(one) if type_.is_float else one, type_)
+        case _:
+            if type_.is_float:
+                return Const(-math.inf if reduction == "max" else math.inf, type_)
+            low, high = limits(type_)
+            return Const(low if reduction == "max" else high, type_)
+
+
+def context(
+    draft: Draft, arrays: Arrays, visible: tuple[str, ...], ranges: Ranges | None = None
+) -> Context:
+    """What an expression of the draft may name; with `ranges`, also what its instances prove."""
+
+    def proves(condition: Expr) -> bool:
+        assert ranges is not None
+        match condition:
+            case Op(("le" | "lt") as op, (a, b)):
+                gap = simplify(Op("sub", (b, a), INDEX))
+                least, _ = ranges.hull(draft, gap)
+                wanted = ZERO if op == "le" else Const(1, INDEX)
+                return least is not None and ranges.facts.less_equal(wanted, least)
+            case _:
+                return False
+
+    return Context(
+        arrays.scope, frozenset(visible), arrays.type_of, arrays.rank_of, arrays.shape_of,
+        proves if ranges is not None else (lambda condition: False), _sum_hint(draft),
+    )  # fmt: skip
+
+
+def _sum_hint(draft: Draft) -> str | None:
+    """How to sum over a free index of this equation."""
+    text = draft.value.span.text if draft.value.span is not None else ""
+    if draft.lifted or draft.reduces is not None or draft.ranges or not text or "\n" in text:
+        return None
+    target = draft.target_span.text if draft.target_span is not None else draft.array
+    sign = {"add": "+=", "sub": "-="}.get(draft.op, "=")
+    return f"to sum over it, write `{target} {sign} sum[{{}}]({text})`"
+
+
+class Statements:
+    """Builds the statements of one kernel."""
+
+    def __init__(self, scope: Scope, arrays: Arrays, ranges: Ranges) -> None:
+        self.scope, self.arrays, self.ranges = scope, arrays, ranges
+
+    def build(self, draft: Draft) -> Statement:
+        """The statement of a draft."""
+        self._target(draft)
+        nest = tuple(loop.index for loop in draft.nest)
+        outer_names = (*nest, *draft.own)
+        subscript = self._values(draft, outer_names).subscript(
+            draft.array, draft.subscript, draft.target_span
+        )
+        value = self._value(draft)
+        outer = self._outer(draft, outer_names)
+        inner = self._reduced(draft, outer_names)
+        domain = _unique([*outer, *inner])
+        init = None
+        op = draft.op
+        if draft.reduces is not None:
+            init, op = identity(draft.reduces, value.type), JOINS[draft.reduces]
+        return Statement(
+            draft.name, draft.array, subscript, draft.order, tuple(domain), op, value,
+            draft.reduced, init, tuple(outer) if draft.ranges else (), span=draft.span,
+        )  # fmt: skip
+
+    def _values(self, draft: Draft, visible: tuple[str, ...]) -> Values:
+        return Values(context(draft, self.arrays, visible))
+
+    # ------------------------------------------------------------ domain
+
+    def _outer(self, draft: Draft, names: tuple[str, ...]) -> list[Expr]:
+        out: list[Expr] = []
+        for loop in draft.nest:
+            out += _between(loop.index, Range(loop.lo, loop.hi))
+            if loop.step != 1:
+                out.append(_on_step(loop.index, loop.lo, loop.hi, loop.down, loop.step))
+        for name in draft.own:
+            out += _between(name, self.ranges.index(draft, name))
+        for condition in draft.where:
+            out += self._condition(draft, names, condition)
+        return _unique(out)
+
+    def _reduced(self, draft: Draft, outer: tuple[str, ...]) -> list[Expr]:
+        out: list[Expr] = []
+        visible = outer
+        for r in draft.ranges:
+            for end in (r.lo, r.hi):
+                if end is not None:  # the ends see what stands before them only
+                    self._values(draft, visible).index(end, "range")
+            out += _between(r.name, self.ranges.index(draft, r.name))
+            visible = (*visible, r.name)
+        for condition in draft.limits:
+            out += self._condition(draft, visible, condition)
+        return out
+
+    def _condition(self, draft: Draft, visible: tuple[str, ...], surface: tree.Expr) -> list[Expr]:
+        built = self._values(draft, visible).condition(surface)
+        for part in walk(built):
+            if isinstance(part, Read | Cast):
+                raise ParseError.at(
+                    part.span or surface.span,
+                    "`where` speaks of indices and sizes, and this condition reads data",
+                    help="choose by data in the value: `select(c, a, b)`",
+                )
+        affine(built, surface.span, "condition")
+        match built:
+            case Const(value):
+                return [] if value else [built]
+            case Op("and", args):
+                return list(args)
+            case _:
+                return [built]
+
+    # ------------------------------------------------------------ value
+
+    def _value(self, draft: Draft) -> Expr:
+        held = self.arrays.type_of(draft.array, draft.target_span)
+        values = Values(context(draft, self.arrays, draft.order, self.ranges))
+        value = values.build(draft.value, held)
+        span = draft.value.span
+        if draft.reduces in ("any", "all") and value.type != BOOL:
+            raise TypeMismatch.at(
+                span, f"`{draft.reduces}` joins conditions, and this is {value.type}"
+            )
+        if (
+            draft.reduces in ("sum", "prod", "max", "min") or draft.op != "define"
+        ) and value.type == BOOL:
+            raise TypeMismatch.at(
+                span, f"`{draft.reduces or draft.op}` computes with numbers, and this is a truth value",
+                help="count with `sum[k](select(c, 1, 0))`",
+            )  # fmt: skip
+        if value.type != held:
+            raise self._wrong_type(draft, held, value, span)
+        return value
+
+    def _wrong_type(
+        self, draft: Draft, held: ElemType, value: Expr, span: Span | None
+    ) -> TypeMismatch:
+        text = span.text if span is not None else "..."
+        text = text if len(text) <= 40 and "\n" not in text else "..."
+        declared = self.scope.arrays.get(draft.array)
+        notes = (
+            () if declared is None else (Note(f"`{draft.array}` is declared here", declared.span),)
+        )
+        came = {"index": "an index", "bool": "a truth value"}.get(value.type.name, value.type.name)
+        if value.type == BOOL:
+            help_ = "write `select(c, 1, 0)`"
+        elif held == BOOL:
+            help_ = "write `... != 0`"
+        else:
+            help_ = f"write `{held}({text})`"
+        error = TypeMismatch.at(
+            span, f"`{draft.array}` holds {held}, and the right side is {came}", *notes, help=help_
+        )
+        assert isinstance(error, TypeMismatch)
+        return error
+
+    # ------------------------------------------------------------ left side
+
+    def _target(self, draft: Draft) -> None:
+        declared = self.scope.arrays.get(draft.array)
+        if declared is not None and declared.role in ("in", "const", "table"):
+            kind = {"in": "an input", "const": "a constant argument", "table": "a table"}[
+                declared.role
+            ]
+            raise ParseError.at(
+                draft.target_span, f"`{draft.array}` is {kind} and is not written",
+                Note("declared here", declared.span),
+                help=None if declared.role == "table" else f"declare it `inout {draft.array}: ...`",
+            )  # fmt: skip
+        for r in draft.ranges:
+            if self.scope.size_value(r.name) is not None or r.name in self.scope.exact:
+                raise ParseError.at(
+                    r.span or draft.span,
+                    f"`{r.name}` is a size or constant and cannot be an index too",
+                )
+        if not draft.is_definition or draft.nest:
+            return
+        for access in accesses(draft.value, padded=True):
+            bare = isinstance(access, tree.Name) and access.id in draft.order
+            if array_name(access) == draft.array and not bare:
+                raise ParseError.at(
+                    access.span,
+                    f"`{draft.array}` is defined by this equation, for all its elements at once, so it "
+                    "cannot be read in it",
+                    help=f"where the order matters, write it in a `for`: "
+                    f"`for {_first(draft)} in 1..N {{ ... }}`, with `{draft.array}` an `inout`",
+                )
+
+
+def _first(draft: Draft) -> str:
+    return draft.own[0] if draft.own else "i"
+
+
+def _between(name: str, r: Range) -> list[Expr]:
+    return [Op("le", (r.lo, Var(name)), BOOL), Op("lt", (Var(name), r.hi), BOOL)]
+
+
+def _on_step(name: str, lo: Expr, hi: Expr, down: bool, step: int) -> Expr:
+    """Steps count from the end where the loop starts."""
+    if down:
+        last = Op("sub", (hi, Const(1, INDEX)), INDEX)
+        distance = Op("sub", (last, Var(name)), INDEX)
+    else:
+        distance = Op("sub", (Var(name), lo), INDEX)
+    return Op("eq", (simplify(Op("mod", (distance, Const(step, INDEX)), INDEX)), ZERO), BOOL)
+
+
+def _unique(conditions: list[Expr]) -> list[Expr]:
+    """Without repetitions; `0 <= i` and `i >= 0` are one condition."""
+    seen: set[object] = set()
+    out: list[Expr] = []
+    for condition in conditions:
+        key = _key(condition)
+        if key not in seen:
+            seen.add(key)
+            out.append(condition)
+    return out
+
+
+def _key(condition: Expr) -> object:
+    match condition:
+        case Op(("le" | "lt" | "ge" | "gt") as op, (a, b)) if a.type == INDEX:
+            form = linear(b).plus(linear(a), -1)
+            form = form if op in ("le", "lt") else form.times(-1)
+            return frozenset(form.terms.items()), form.constant - (op in ("lt", "gt"))
+        case _:
+            return condition

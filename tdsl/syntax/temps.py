@@ -1,0 +1,91 @@
+"""Arrays that equations define without a declaration: their types, ranks and extents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tdsl.diagnostics import Note, Span, TypeMismatch
+from tdsl.ir.kernel import Array, Expr
+from tdsl.ir.types import ElemType
+from tdsl.syntax.drafts import Draft
+from tdsl.syntax.exprs import Values
+from tdsl.syntax.ranges import Circular, Ranges, declare_temp
+from tdsl.syntax.scope import Scope
+
+
+class Arrays:
+    """Type, rank and shape of every array of a kernel, declared or not."""
+
+    def __init__(
+        self, scope: Scope, drafts: list[Draft], values: Callable[[Draft], Values]
+    ) -> None:
+        self.scope, self.drafts, self.values = scope, drafts, values
+        self.ranges: Ranges | None = None  # set once it is there: the two ask each other
+        self._types: dict[str, ElemType] = {}
+        self._asked: set[str] = set()
+
+    def type_of(self, name: str, span: Span | None) -> ElemType:
+        declared = self.scope.arrays.get(name)
+        if declared is not None:
+            return declared.type
+        if name not in self._types:
+            self._types[name] = self._infer(name, span)
+        return self._types[name]
+
+    def _infer(self, name: str, span: Span | None) -> ElemType:
+        if name in self._asked:
+            raise declare_temp(name, span, f"its type depends on `{name}` itself")
+        self._asked.add(name)
+        try:
+            for draft in self.drafts:
+                if draft.array == name:
+                    found = self.values(draft).guess(draft.value)
+                    if found is not None:
+                        return found
+        finally:
+            self._asked.discard(name)
+        first = next(d for d in self.drafts if d.array == name)
+        raise declare_temp(
+            name,
+            first.target_span,
+            "its expression is made of numbers, which have no type of their own",
+        )
+
+    def rank_of(self, name: str) -> int:
+        declared = self.scope.arrays.get(name)
+        if declared is not None:
+            return len(declared.shape)
+        return next(len(d.subscript) for d in self.drafts if d.array == name)
+
+    def shape_of(self, name: str, span: Span | None) -> tuple[Expr, ...]:
+        assert self.ranges is not None
+        try:
+            return self.ranges.shape(name, self.rank_of(name))
+        except Circular as circle:
+            raise declare_temp(
+                str(circle.key[1]), span, "what is read of it depends on itself"
+            ) from None
+
+    def check_ranks(self) -> None:
+        """Every equation gives an array as many indices as it has dimensions."""
+        for draft in self.drafts:
+            rank = self.rank_of(draft.array)
+            if len(draft.subscript) != rank:
+                first = next(d for d in self.drafts if d.array == draft.array)
+                declared = self.scope.arrays.get(draft.array)
+                where = declared.span if declared is not None else first.target_span
+                raise TypeMismatch.at(
+                    draft.target_span,
+                    f"`{draft.array}` has {rank} dimension{'' if rank == 1 else 's'}, "
+                    f"and the left side has {len(draft.subscript)}",
+                    Note("its dimensions are given here", where),
+                )
+
+    def temp(self, name: str) -> Array:
+        """The declaration that nobody wrote."""
+        draft = next(d for d in self.drafts if d.array == name)
+        local = draft.nest[-1].index if draft.lifted and draft.nest else None
+        return Array(
+            name, self.type_of(name, draft.target_span), self.shape_of(name, draft.target_span), "temp",
+            local=local, span=draft.target_span,
+        )  # fmt: skip
