@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from tdsl.diagnostics import UnsupportedTarget
+from tdsl.diagnostics import ToolchainError, UnsupportedTarget
 from tdsl.runtime.arguments import Bound, Checker
 from tdsl.runtime.build import artifact, assembly, compile_command, link_flags
 from tdsl.runtime.harness import harness
 from tdsl.runtime.interface import BuildRequest, Entry, SizePlan
-from tdsl.runtime.process import Outcome, run_all
+from tdsl.runtime.process import CannotStart, Outcome, run_all
 from tdsl.runtime.status import status_error
 from tdsl.runtime.toolchain import Compiler, failure, find_compiler, find_emulator, signal_name
 
@@ -157,7 +157,10 @@ class EmulatedKernel:
             program = self.program
             command = [program.emulator, "-cpu", self.processor, str(program.path)]
             command += [mode, self.entry.symbol, "input", "output"]
-            (outcome,) = run_all([command], folder, time_limit=RUN_LIMIT)
+            try:
+                (outcome,) = run_all([command], folder, time_limit=RUN_LIMIT)
+            except CannotStart as error:
+                raise ToolchainError.at(None, str(error)) from error
             if outcome.failed:
                 raise self._failure(outcome)
             return (folder / "output").read_bytes()

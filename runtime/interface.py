@@ -78,18 +78,20 @@ class Entry:
 
 
 class SizePlan(Protocol):
-    """How the sizes of a kernel follow from its arrays."""
+    """How the sizes of a kernel follow from its arrays: `tdsl.ir.arguments.ArgumentPlan`."""
 
     def sizes(
         self, arrays: Mapping[str, np.ndarray[Any, Any]], given: Mapping[str, int]
     ) -> Mapping[str, int]:
-        """Every size by name, from the arrays at hand and the sizes given as keywords.
+        """Every unbound size by name, from the arrays at hand and the sizes given as keywords.
 
-        Raises ValueError, naming the argument, where they do not agree or one stays unknown.
+        `arrays` has every argument but outputs that are still to be made; numbers are arrays of
+        rank 0. Raises ValueError or TypeError, naming the argument, where they do not agree or a
+        size stays unknown. Depends on shapes alone, since its answer is remembered for a shape.
         """
 
-    def shapes(self, sizes: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """The shape of every array argument."""
+    def shape(self, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape of an array argument."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class BuildRequest:
     `name` is the stem of its files, and `#include "name.h"` in the source finds the header.
     `cdef` declares the functions in what cffi reads. `machine` is the processor family (as
     `platform.machine()` says it), None for this one. `compilers` are commands to try instead of
-    the usual ones. `features` enter the cache's key.
+    the usual ones, in this order. `features` enter the cache's key.
     """
 
     name: str

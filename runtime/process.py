@@ -9,6 +9,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
+
+
+class CannotStart(Exception):
+    """A program is not there any more, or may not be executed."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,6 @@ def run_all(commands: Sequence[Sequence[str]], folder: Path, *, time_limit: floa
     Standard output and error go to files there, so that no pipe can fill. Whatever ends the wait,
     Ctrl-C included, the programs and their children are killed before this returns.
     """
-    # In a group of their own, Ctrl-C at the terminal reaches Python alone, which then cleans up.
     environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
     logs = [folder / f"output-{number}.txt" for number in range(len(commands))]
     running: list[subprocess.Popen[bytes]] = []
@@ -39,17 +43,7 @@ def run_all(commands: Sequence[Sequence[str]], folder: Path, *, time_limit: floa
     try:
         for command, log in zip(commands, logs, strict=True):
             with log.open("wb") as output:
-                running.append(
-                    subprocess.Popen(
-                        list(command),
-                        cwd=folder,
-                        env=environment,
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=subprocess.STDOUT,
-                        process_group=0,
-                    )
-                )
+                running.append(_start(command, folder, environment, output))
         for number, process in enumerate(running):
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
@@ -67,6 +61,24 @@ def run_all(commands: Sequence[Sequence[str]], folder: Path, *, time_limit: floa
         )
         for number, (command, process, log) in enumerate(zip(commands, running, logs, strict=True))
     ]
+
+
+def _start(
+    command: Sequence[str], folder: Path, environment: dict[str, str], output: BinaryIO
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(command),
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # In a group of its own: Ctrl-C at the terminal reaches Python alone, which cleans up.
+            process_group=0,
+        )
+    except OSError as error:
+        raise CannotStart(f"{command[0]} cannot be started: {error.strerror}") from error
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

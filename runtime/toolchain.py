@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tdsl.diagnostics import Error, Note, ToolchainError, UnsupportedTarget
 from tdsl.runtime.interface import BuildRequest
-from tdsl.runtime.process import Outcome, run_all
+from tdsl.runtime.process import CannotStart, Outcome, run_all
 
 OUTPUT_LINES = 30  # of a failed compiler, in its message
 
@@ -82,13 +82,26 @@ def is_host(machine: str | None) -> bool:
 
 
 def find_compiler(request: BuildRequest) -> Compiler:
-    """The first compiler that is installed; ToolchainError says what to install."""
-    names = request.compilers or candidates(request.machine)
+    """The first compiler that is installed; ToolchainError says what to install.
+
+    For this machine the environment's CC comes first, and must work where it is set.
+    """
+    own = os.environ.get("CC", "").strip() if is_host(request.machine) else ""
+    if own:
+        chosen = probe(own)
+        if chosen is None:
+            raise ToolchainError.at(
+                None,
+                f"the environment variable CC names a compiler that cannot be run: {own}",
+                help="unset CC, or set it to the command of a C compiler",
+            )
+        return chosen
+    names = candidates(request)
     for name in names:
         found = probe(name)
         if found is not None:
             return found
-    tried = Note(f"tried: {', '.join(names) if names else 'nothing'}")
+    tried = Note(f"tried: {', '.join(names)}")
     if is_host(request.machine):
         raise ToolchainError.at(
             None,
@@ -105,12 +118,15 @@ def find_compiler(request: BuildRequest) -> Compiler:
     )
 
 
-def candidates(machine: str | None) -> tuple[str, ...]:
-    """Commands to try for a machine, the best first; CC of the environment is for this one."""
-    if is_host(machine):
-        own = os.environ.get("CC", "").strip()
-        return (*([own] if own else []), "gcc", "clang", "cc")
-    return (foreign(machine).compiler, f"zig:{foreign(machine).zig}")
+def candidates(request: BuildRequest) -> tuple[str, ...]:
+    """Commands to try, the best first."""
+    if is_host(request.machine):
+        return request.compilers or ("gcc", "clang", "cc")
+    machine = foreign(request.machine)
+    named = request.compilers or (machine.compiler,)
+    # clang is a compiler for every machine, and has to be told which.
+    aimed = (f"clang --target={machine.name}-linux-gnu" if n == "clang" else n for n in named)
+    return (*aimed, f"zig:{machine.zig}")
 
 
 def foreign(machine: str | None) -> Machine:
@@ -190,10 +206,8 @@ def compile_all(commands: Sequence[Sequence[str]], folder: Path, *, time_limit: 
     """Run compiler commands side by side in `folder`; the first that fails is the error."""
     try:
         outcomes = run_all(commands, folder, time_limit=time_limit)
-    except FileNotFoundError as error:  # removed since it was found
-        raise ToolchainError.at(
-            None, f"{error.filename} is gone", help="install it again"
-        ) from error
+    except CannotStart as error:
+        raise ToolchainError.at(None, str(error)) from error
     for outcome in outcomes:
         if outcome.failed:
             raise failure(outcome, time_limit)
