@@ -6,7 +6,6 @@ import itertools
 import random
 from collections.abc import Mapping, Sequence
 
-import islpy as isl
 import pytest
 
 from tdsl.ir.kernel import Kernel
@@ -15,55 +14,22 @@ from tdsl.polyhedral import dependences, legality, model
 from tdsl.polyhedral.affine import pw_aff
 from tdsl.polyhedral.order import paths
 from tdsl.polyhedral.program import Program, Violation
-from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq
+from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops
 from tests.polyhedral import brute, build
 from tests.polyhedral.build import expr, kernel, nest, stmt
+from tests.polyhedral.orders import Places, chain, outline, random_coords, shared
 
 SIZES = range(5)
-
-
-def chain(program: Program, statement: str, coords: Sequence[tuple[str, str]]) -> Node:
-    """Loops (name, coordinate) around one statement."""
-    where = model.scope_of(program, statement)
-    node: Node = Leaf(statement)
-    for name, coordinate in reversed(coords):
-        node = Loop(name, {statement: pw_aff(expr(coordinate), where)}, node)
-    return node
-
-
-def place(
-    tree: Node, program: Program, instance: brute.Instance, sizes: Mapping[str, int]
-) -> tuple[int, ...]:
-    """The time of an instance in a tree, its coordinates evaluated one by one."""
-    result: list[int] = []
-    for step in paths(tree)[instance.statement]:
-        if isinstance(step, Loop):
-            coordinate = step.coords[instance.statement]
-            result.append(evaluate(coordinate, instance.point, sizes))
-        else:
-            result.append(step)
-    return tuple(result)
-
-
-def evaluate(function: isl.PwAff, point: Sequence[int], sizes: Mapping[str, int]) -> int:
-    cell = isl.Set.universe(function.domain().get_space())
-    for n, size in enumerate(sizes.values()):
-        cell = cell.fix_val(isl.dim_type.param, n, isl.Val(size))
-    for n, x in enumerate(point):
-        cell = cell.fix_val(isl.dim_type.set, n, isl.Val(x))
-    return int(function.eval(cell.sample_point()).to_python())
 
 
 def brute_reversed(
     k: Kernel, program: Program, tree: Node, sizes: Mapping[str, int], relax: bool
 ) -> list[brute.Pair]:
-    found = brute.instances(k, sizes)
-    times = {(i.statement, i.point): place(tree, program, i, sizes) for i in found}
+    time = Places(tree, program, sizes)
     return [
         p
-        for p in brute.dependences(found)
-        if not (relax and p.relaxable)
-        and times[p.source.statement, p.source.point] >= times[p.sink.statement, p.sink.point]
+        for p in brute.dependences(brute.instances(k, sizes))
+        if not (relax and p.relaxable) and time(p.source) >= time(p.sink)
     ]
 
 
@@ -84,24 +50,6 @@ def assert_witness(
     element = violation.array, w.element
     for end in (pair[0].source, pair[0].sink):
         assert element in end.reads | {end.write}
-
-
-def random_coords(rng: random.Random, indices: Sequence[str]) -> list[tuple[str, str]]:
-    """A permuted, perhaps skewed, reversed and tiled nest of loops."""
-    base = {i: i for i in indices}
-    names = list(indices)
-    if len(names) > 1 and rng.random() < 0.5:
-        a, b = rng.sample(names, 2)
-        base[a] = f"{base[a]} + {rng.choice([1, 2, -1])} * {b}"
-    if rng.random() < 0.2:
-        a = rng.choice(names)
-        base[a] = f"-({base[a]})"
-    rng.shuffle(names)
-    coords = [(n, base[n]) for n in names]
-    if rng.random() < 0.5:
-        tiled = rng.sample(names, rng.randint(1, len(names)))
-        coords = [(f"{n}o", f"({base[n]}) // 2") for n in names if n in tiled] + coords
-    return coords
 
 
 def one_statement_kernels() -> dict[str, Kernel]:
@@ -262,6 +210,26 @@ def test_fusion_that_overwrites_what_is_still_read() -> None:
     assert (w.sizes, w.source, w.sink, w.element) == ({"N": 3}, (2,), (1,), (1,))
 
 
+def jacobi() -> Kernel:
+    domain = "0 <= t < T and 1 <= i < N - 1"
+    return kernel(
+        "T, N",
+        {"A": "inout N", "B": "inout N"},
+        [nest("t", "0", "T",
+              stmt("S", "B[i]", "t, i", domain, ["A[i - 1]", "A[i]", "A[i + 1]"]),
+              stmt("T", "A[i]", "t, i", domain, ["B[i - 1]", "B[i]", "B[i + 1]"]))],
+    )  # fmt: skip
+
+
+def test_fusion_of_a_stencil_needs_a_shift() -> None:
+    program = model.build(jacobi())
+    found = dependences.compute(program)
+    for shift, legal in [("0", False), ("1", True), ("2", True), ("-1", False)]:
+        inner = shared(program, "i", {"S": "i", "T": f"i + {shift}"}, Leaf("S"), Leaf("T"))
+        tree = shared(program, "t", {"S": "t", "T": "t"}, inner)
+        assert (not legality.check(program, tree, found)) == legal
+
+
 def test_reductions_of_integers_and_floats() -> None:
     reversed_k = [("i", "i"), ("j", "j"), ("k", "-k")]
     assert not verdict(build.matmul(F32), reversed_k)
@@ -291,3 +259,137 @@ def test_every_order_of_a_convolution_is_quick_and_right() -> None:
         kept = [n for n in order if n in ("r", "s", "c")] == ["r", "s", "c"]
         assert (not legality.check(program, tree, found)) == kept
         assert not legality.check_once(program, tree)
+
+
+# ---------------------------------------------------------------- marks
+
+
+def marked_trees() -> list[tuple[Kernel, Program, Node]]:
+    """Trees whose loops are asked about as threads, lanes and jammed copies."""
+    rng = random.Random(7)
+    result = []
+    for k in one_statement_kernels().values():
+        program = model.build(k)
+        statement = k.statements[0]
+        for _ in range(6):
+            tree = chain(program, statement.name, random_coords(rng, statement.indices))
+            result.append((k, program, legality.with_inits(program, tree)))
+    for k in (build.lu(), jacobi()):
+        program = model.build(k)
+        result.append((k, program, model.initial_tree(program)))
+    program = model.build(jacobi())
+    for shift in ("-1", "0", "1", "2"):
+        inner = shared(program, "i", {"S": "i", "T": f"i + {shift}"}, Leaf("S"), Leaf("T"))
+        result.append((jacobi(), program, shared(program, "t", {"S": "t", "T": "t"}, inner)))
+        inner = shared(program, "t", {"S": "t", "T": "t"}, Leaf("S"), Leaf("T"))
+        outer = shared(program, "i", {"S": "i", "T": f"i + {shift}"}, inner)
+        result.append((jacobi(), program, outer))
+    program = model.build(build.lu())
+    inner = shared(program, "i", {"S": "i", "T": "i"}, Leaf("S"), chain(program, "T", [LOOP_J]))
+    result.append((build.lu(), program, shared(program, "k", {"S": "k", "T": "k"}, inner)))
+    return result
+
+
+def violating(
+    kind: str, found: Sequence[brute.Pair], time: Places, loop: Loop, near: int | None
+) -> list[brute.Pair]:
+    """Pairs that one mark breaks, from their places alone."""
+    result = []
+    for p in found:
+        path = time.path(p.source.statement)
+        depth = next((n for n, s in enumerate(path) if s is loop), None)
+        if depth is None or loop not in time.path(p.sink.statement):
+            continue
+        a, b = time(p.source), time(p.sink)
+        if a[:depth] != b[:depth] or a[depth] == b[depth]:
+            continue
+        close = near is None or abs(a[depth] - b[depth]) < near
+        after, before = a[depth + 1 :], b[depth + 1 :]
+        if kind == "parallel":
+            broken = True
+        elif kind == "vector":
+            same = p.source.statement == p.sink.statement and p.kinds == {"anti"}
+            broken = close and (after > before or (after == before and not same))
+        else:  # jammed: copies of one iteration come last
+            broken = close and a[depth] < b[depth] and after > before
+        if broken:
+            result.append(p)
+    return result
+
+
+@pytest.mark.parametrize("kind", ["parallel", "vector", "jam"])
+@pytest.mark.parametrize("near", [None, 2, 4])
+def test_marks_agree_with_enumeration(kind: str, near: int | None) -> None:
+    verdicts = set()
+    for k, program, tree in marked_trees():
+        deps = dependences.compute(program)
+        for loop in loops(tree):
+            match kind:
+                case "parallel":
+                    violations = legality.check_parallel(program, tree, deps, loop)
+                case "vector":
+                    violations = legality.check_vector(program, tree, deps, loop, lanes=near)
+                case _:
+                    violations = legality.check_unroll_jam(program, tree, deps, loop, by=near)
+            verdicts.add(not violations)
+            if violations:
+                w = violations[0].witness
+                assert w is not None
+                pairs = brute.dependences(brute.instances(k, w.sizes))
+                wrong = violating(kind, pairs, Places(tree, program, w.sizes), loop, near)
+                assert (w.source, w.sink) in [(p.source.point, p.sink.point) for p in wrong]
+            else:
+                for size in (2, 3, 4):
+                    sizes = dict.fromkeys(k.sizes, size)
+                    pairs = brute.dependences(brute.instances(k, sizes))
+                    time = Places(tree, program, sizes)
+                    assert not violating(kind, pairs, time, loop, near), outline(tree)
+    assert verdicts == {True, False}
+
+
+def test_lanes_over_a_reduction_need_reassociation() -> None:
+    for type, strict, names, legal in [
+        (F32, False, "", False),
+        (F32, False, "C", True),
+        (F32, True, "C", False),
+        (I32, True, "", True),
+    ]:
+        program = model.build(build.matmul(type))
+        tree = chain(program, "C", [("i", "i"), ("j", "j"), ("k:vector", "k")])
+        tree = legality.with_inits(program, tree)
+        lanes = next(loop for loop in loops(tree) if loop.name == "k")
+        violations = legality.check_vector(
+            program,
+            tree,
+            dependences.compute(program),
+            lanes,
+            reassociate=frozenset(names),
+            strict_fp=strict,
+        )
+        assert (not violations) == legal
+
+
+def test_lanes_that_meet_in_one_element_only_sometimes_are_refused() -> None:
+    """h[i // 2] += x[i]: no lane has an element of its own, nor do all share one."""
+    k = kernel(
+        "N",
+        {"h": "inout N", "x": "in N"},
+        [stmt("S", "h[i // 2]", "i", "0 <= i < N", ["x[i]"], "add", type=I32)],
+        type=I32,
+    )
+    program = model.build(k)
+    tree = chain(program, "S", [("i", "i")])
+    assert isinstance(tree, Loop)
+    assert legality.check_vector(program, tree, dependences.compute(program), tree)
+
+
+def test_a_place_for_two_instances_or_none_is_found() -> None:
+    program = model.build(build.seidel())
+    clash = legality.check_once(program, chain(program, "S", [("t", "t"), ("i", "i + j")]))
+    assert [(v.kind, v.source) for v in clash] == [("once", "S")]
+    w = clash[0].witness
+    assert w is not None and w.source != w.sink
+    assert w.source[0] == w.sink[0] and sum(w.source[1:]) == sum(w.sink[1:])
+    program = model.build(build.matmul())
+    absent = legality.check_once(program, chain(program, "C", [(n, n) for n in "ijk"]))
+    assert [v.source for v in absent] == ["C.init"]
