@@ -199,7 +199,8 @@ class _Finder:
                 inner = self.extremes(linear(a), False)
                 positive = any(self.facts.less_equal(number(0), expression(e)) for e in inner)
                 best = self.extremes(linear(a), True) if positive else []
-                return [Linear({}, int(value) - 1), *best]
+                # A constant reads better than a minimum with an expression in sizes.
+                return [Linear({}, int(value) - 1), *(e for e in best if e.is_constant)]
             case Op(("min" | "max") as op, args):
                 each = [self.extremes(linear(a), upper) for a in args]
                 if (op == "min") == upper:  # one argument's bound is enough

@@ -94,7 +94,8 @@ def _def(item: tree.Def, file: tree.File) -> Iterable[Diagnostic]:
             case tree.Name(name) if name not in allowed:
                 yield _problem(
                     e.span,
-                    f"`{name}` is no parameter of `{item.name}`: a def sees its parameters and the file's tables",
+                    f"`{name}` is no parameter of `{item.name}`: a def sees its parameters and "
+                    "the file's tables",
                     help=suggest(name, allowed),
                 )
             case tree.Reduce(op):

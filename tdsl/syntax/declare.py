@@ -11,8 +11,9 @@ from tdsl.ir.affine import variables
 from tdsl.ir.kernel import Array, Const, Expr, Op
 from tdsl.syntax import tree
 from tdsl.syntax.constants import Constants, exact, table
-from tdsl.syntax.exprs import Context, Values
+from tdsl.syntax.exprs import Values
 from tdsl.syntax.later import refuse
+from tdsl.syntax.reads import Context
 from tdsl.syntax.scope import Scope
 
 

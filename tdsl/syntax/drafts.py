@@ -204,7 +204,8 @@ class _Lifter:
         self.drafts.append(
             Draft(
                 name, name, tuple(tree.Name(i, span=expr.span) for i in own), own, "define", body,
-                ranges=expr.ranges, reduces=expr.op, where=tuple(kept), limits=conjuncts(expr.where),
+                ranges=expr.ranges, reduces=expr.op, where=tuple(kept),
+                limits=conjuncts(expr.where),
                 nest=self.draft.nest, lifted=True, span=expr.span, target_span=expr.span,
             )
         )  # fmt: skip
@@ -220,7 +221,8 @@ class _Lifter:
 def target_of(equation: tree.Equation) -> tuple[str, tuple[tree.Expr, ...], Span | None]:
     """Array, subscript and place of the left-hand side."""
     if len(equation.targets) != 1:
-        raise refuse("several targets", equation.span)
+        whole = isinstance(equation.value, tree.Reduce)
+        raise refuse("combine" if whole else "several targets", equation.span)
     match equation.targets[0]:
         case tree.Name(name) as target:
             return name, (), target.span
@@ -242,8 +244,10 @@ def own_indices(
             if part.id in plain:
                 raise ParseError.at(
                     part.span or span,
-                    f"index `{part.id}` stands twice on the left side, so it would define a diagonal only",
-                    help=f"use two names, and `where` to say how they relate: `where {part.id} == ...`",
+                    f"index `{part.id}` stands twice on the left side, so it would define a "
+                    "diagonal only",
+                    help=f"use two names, and `where` to say how they relate: `where {part.id} "
+                    "== ...`",
                 )
             plain.add(part.id)
         for e in walk(part):

@@ -13,8 +13,9 @@ from tdsl.syntax import tree
 from tdsl.syntax.constants import exact
 from tdsl.syntax.drafts import UPDATES, Draft, Loop, conjuncts, lift, own_indices, target_of
 from tdsl.syntax.expand import expand, rebuild
-from tdsl.syntax.exprs import Context, Values
+from tdsl.syntax.exprs import Values
 from tdsl.syntax.later import refuse
+from tdsl.syntax.reads import Context
 from tdsl.syntax.scope import RESERVED, Scope
 
 

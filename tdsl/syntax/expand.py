@@ -110,7 +110,8 @@ class _Expander:
         if len(call.args) != len(f.params) or call.kwargs or call.type_args:
             raise ParseError.at(
                 call.span,
-                f"`{call.func}` takes {_count(len(f.params), 'argument')}, and {len(call.args)} came",
+                f"`{call.func}` takes {_count(len(f.params), 'argument')}, and {len(call.args)} "
+                "came",
                 Note(f"`{f.name}` is defined here", f.span),
             )
         args = [self.run(a, inside) for a in call.args]

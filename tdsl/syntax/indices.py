@@ -29,8 +29,10 @@ def affine(expr: Expr, span: Span | None, where: str) -> Expr:
     if part.op == "mul":
         raise ParseError.at(
             span,
-            f"this {where} multiplies two unknowns, so it is not affine and nothing can be proved about it",
-            help="bind one of them (`--size N=64`) or make it a constant of the kernel; a flattened "
+            f"this {where} multiplies two unknowns, so it is not affine and nothing can be "
+            "proved about it",
+            help="bind one of them (`--size N=64`) or make it a constant of the kernel; a "
+            "flattened "
             "index such as `i * N + j` is an array of two dimensions, `x[i, j]`",
         )
     word = "%" if part.op == "mod" else "//"
@@ -42,7 +44,7 @@ def affine(expr: Expr, span: Span | None, where: str) -> Expr:
 
 
 class Indices:
-    """Builds index expressions. `visible`: the indices in scope; `data`, `condition` build the rest."""
+    """Builds index expressions. `visible`: indices in scope; `data`, `condition` build the rest."""
 
     def __init__(
         self, scope: Scope, visible: frozenset[str], data: Other, condition: Other
@@ -106,7 +108,8 @@ class Indices:
             n = wanted[0]
             raise ParseError.at(
                 call.span,
-                f"`{call.func}` takes {n} argument{'s' if n > 1 else ''}, and {len(call.args)} came",
+                f"`{call.func}` takes {n} argument{'s' if n > 1 else ''}, and {len(call.args)} "
+                "came",
             )
 
     def _call(self, func: str, args: tuple[tree.Expr, ...], mixed: bool, call: tree.Expr) -> Expr:

@@ -12,7 +12,7 @@ from tdsl.diagnostics import ParseError, Span
 
 @dataclass(frozen=True)
 class Later:
-    """`what` is not compiled yet; `instead` says what can be written today, where there is something."""
+    """`what` says what is not compiled yet, `instead` what can be written today."""
 
     what: str
     instead: str | None = None
@@ -28,7 +28,8 @@ LATER: dict[str, Later] = {
         "write the stages as definitions of one kernel",
     ),
     "select": Later(
-        "a `select` block picks a kernel for an operator of a graph, and graphs are not compiled yet",
+        "a `select` block picks a kernel for an operator of a graph, and graphs are not compiled "
+        "yet",
         "a kernel's schedules with `when` are tried in the order of the file",
     ),
     "record": Later(
@@ -40,7 +41,8 @@ LATER: dict[str, Later] = {
         "write it as several built-in reductions, as in a softmax of max, exp and sum",
     ),
     "argmax": Later(
-        "`argmax` and `argmin` carry a value and its index together, and reductions carry one value so far",
+        "`argmax` and `argmin` carry a value and its index together, and reductions carry one "
+        "value so far",
         "find the value with `max` or `min`, then the index with "
         "`min[j](select(x[j] == m, i64(j), i64(N)))`",
     ),
@@ -57,7 +59,8 @@ LATER: dict[str, Later] = {
         "clamp where the value is used as an index: `clamp(i64(idx[t]), 0, N - 1)`",
     ),
     "local temp": Later(
-        "a `temp` declared in the body of a `for` is fresh in every iteration, which is not compiled yet",
+        "a `temp` declared in the body of a `for` is fresh in every iteration, which is not "
+        "compiled yet",
         "declare it outside the `for`, with a dimension for the index of the loop",
     ),
     "static for": Later(

@@ -11,7 +11,9 @@ from tdsl.ir.kernel import INDEX, Const
 from tdsl.ir.types import ElemType
 
 # Bits of the significand, exponent of the least normal number, exponent of the greatest.
-_FORMATS = {"f64": (53, -1022, 1023), "f32": (24, -126, 127), "f16": (11, -14, 15), "bf16": (8, -126, 127)}  # fmt: skip
+_FORMATS = {
+    "f64": (53, -1022, 1023), "f32": (24, -126, 127), "f16": (11, -14, 15), "bf16": (8, -126, 127),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -129,9 +129,11 @@ class Ranges:
             if not (self.facts.equal(first.hi, other.hi) and self.facts.equal(first.lo, other.lo)):
                 raise BoundsError.at(
                     span,
-                    f"`{name}` indexes `{first_array}` and `{array}`, whose extents are not known to be equal",
+                    f"`{name}` indexes `{first_array}` and `{array}`, whose extents are not "
+                    "known to be equal",
                     Note(f"`{first_array}` is read here", first_span),
-                    help=f"give the range, `{name} in lo..hi`, or assume that the extents are equal",
+                    help=f"give the range, `{name} in lo..hi`, or assume that the extents are "
+                    "equal",
                 )
         return found[0][0] if found else None
 

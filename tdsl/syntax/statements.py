@@ -10,10 +10,11 @@ from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Statement, Var, w
 from tdsl.ir.types import BOOL, ElemType
 from tdsl.syntax import tree
 from tdsl.syntax.drafts import JOINS, Draft, accesses, array_name
-from tdsl.syntax.exprs import Context, Values
+from tdsl.syntax.exprs import Values
 from tdsl.syntax.indices import affine
 from tdsl.syntax.literals import limits
 from tdsl.syntax.ranges import ZERO, Range, Ranges
+from tdsl.syntax.reads import Context
 from tdsl.syntax.scope import Scope
 from tdsl.syntax.temps import Arrays
 
@@ -155,7 +156,9 @@ class Statements:
             draft.reduces in ("sum", "prod", "max", "min") or draft.op != "define"
         ) and value.type == BOOL:
             raise TypeMismatch.at(
-                span, f"`{draft.reduces or draft.op}` computes with numbers, and this is a truth value",
+                span,
+                f"`{draft.reduces or draft.op}` computes with numbers, and this is a truth "
+                "value",
                 help="count with `sum[k](select(c, 1, 0))`",
             )  # fmt: skip
         if value.type != held:
@@ -210,7 +213,8 @@ class Statements:
             if array_name(access) == draft.array and not bare:
                 raise ParseError.at(
                     access.span,
-                    f"`{draft.array}` is defined by this equation, for all its elements at once, so it "
+                    f"`{draft.array}` is defined by this equation, for all its elements at once, "
+                    "so it "
                     "cannot be read in it",
                     help=f"where the order matters, write it in a `for`: "
                     f"`for {_first(draft)} in 1..N {{ ... }}`, with `{draft.array}` an `inout`",

@@ -86,6 +86,8 @@ class Arrays:
         draft = next(d for d in self.drafts if d.array == name)
         local = draft.nest[-1].index if draft.lifted and draft.nest else None
         return Array(
-            name, self.type_of(name, draft.target_span), self.shape_of(name, draft.target_span), "temp",
+            name, self.type_of(name, draft.target_span), self.shape_of(name, draft.target_span),
+            "temp"
+            "temp",
             local=local, span=draft.target_span,
         )  # fmt: skip
