@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import islpy as isl
 
@@ -119,7 +119,6 @@ class _Maker:
     arrays: Mapping[str, Array]
     extents: Mapping[str, isl.Set]
     context: isl.Set
-    _seen: set[str] = field(default_factory=set)
 
     def statements(self, source: Statement, nests: tuple[Nest, ...], number: int) -> Iterator[Stmt]:
         """`S.init`, where S starts by itself, and S."""

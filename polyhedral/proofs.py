@@ -79,7 +79,10 @@ def missing_assumption(program: Program, bad: isl.Set) -> str | None:
         if not positive.is_disjoint(part.to_set()):
             useful = useful.union(part.to_set())
     names = {isl_name: name for name, isl_name in program.params.items()}
-    return sizes_condition(useful.gist(program.context), names)
+    shorter = useful.gist(positive)  # without what only excludes empty work, if that suffices
+    if not shorter.intersect(program.context).is_subset(good):
+        shorter = useful.gist(program.context)
+    return sizes_condition(shorter, names)
 
 
 def _assume(program: Program, bad: isl.Set, otherwise: str) -> str:

@@ -50,8 +50,8 @@ def value_range(expr: Expr, where: Scope, domain: isl.Set, arrays: Mapping[str, 
         case Const(value, type) if not type.is_float:
             point = where.constant(int(value))
             found = Range(point, point)
-        case Read(name, _, type):
-            found = _element_range(arrays[name], where)
+        case Read(name) if (promised := _promised(arrays[name], where)) is not None:
+            return promised  # values that the type holds: they do not wrap
         case Cast("convert", arg, _) if not arg.type.is_float:
             found = below(arg)
         case Cast("saturate", arg, type) if not arg.type.is_float:
@@ -66,14 +66,15 @@ def value_range(expr: Expr, where: Scope, domain: isl.Set, arrays: Mapping[str, 
     return _within_type(found, expr.type, where, domain)
 
 
-def _element_range(array: Array, where: Scope) -> Range:
+def _promised(array: Array, where: Scope) -> Range | None:
+    """The range of an array's values by its declaration, or by a table's values."""
     if array.range is not None:
         lo, hi = array.range
         return Range(pw_aff(lo, where), pw_aff(hi, where).add_constant_val(isl.Val(-1)))
     if array.values and not array.type.is_float:
         values = [int(v) for v in array.values]
         return Range(where.constant(min(values)), where.constant(max(values)))
-    return UNKNOWN
+    return None
 
 
 def _operation(
