@@ -25,7 +25,7 @@ class Source:
     def line(self, number: int) -> str:
         """Text of the 1-based line `number`, without its newline."""
         lines = self.text.split("\n")
-        return lines[number - 1] if 0 < number <= len(lines) else ""
+        return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,11 @@ def shared() -> Path:
     return folder
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update` writes what golden tests find into their .expect files; read the difference."""
+    parser.addoption("--update", action="store_true", help="rewrite the .expect files of tests")
+
+
 def missing_neon_tools() -> list[str]:
     """The programs that tests marked neon need and that are not installed."""
     return [t for t in ("aarch64-linux-gnu-gcc", "qemu-aarch64") if shutil.which(t) is None]

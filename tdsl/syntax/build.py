@@ -62,9 +62,9 @@ def build(source: Source, root: Tree[Token], handlers: Mapping[str, Handler]) ->
             span = _span(source, node)
             if depth > MAX_DEPTH:
                 raise ParseError.at(
-                    span,
-                    f"This is nested more than {MAX_DEPTH} levels deep.",
-                    help="Give parts of it a name: a further definition, a `let` or a `def`.",
+                    Span(source, span.start, min(span.end, span.start + 1)),
+                    f"this is nested more than {MAX_DEPTH} levels deep",
+                    help="give parts of it a name: a further definition, a `let` or a `def`",
                 )
             done.append((handlers[node.data](span, children), depth))
     return done[0][0]
@@ -82,8 +82,8 @@ def declared(word: Word) -> str:
         what = "a reduction" if word.text in REDUCTIONS else "a value"
         raise ParseError.at(
             word.span,
-            f"`{word.text}` is {what} of the language and cannot be the name of something else.",
-            help=f"Choose another name, such as `{word.text}_`.",
+            f"`{word.text}` is {what} of the language and cannot be the name of something else",
+            help=f"choose another name, such as `{word.text}_`",
         )
     return used(word)
 
@@ -91,7 +91,7 @@ def declared(word: Word) -> str:
 def used(word: Word) -> str:
     """The text of a name that refers to something."""
     if len(word.text) > MAX_NAME:
-        raise ParseError.at(word.span, f"A name has at most {MAX_NAME} characters.")
+        raise ParseError.at(word.span, f"a name has at most {MAX_NAME} characters")
     return word.text
 
 
@@ -106,18 +106,18 @@ def name_list(_: Span, parts: list[Any]) -> tuple[str, ...]:
 def _number(span: Span, parts: list[Any]) -> t.Number:
     text = parts[0].text
     if len(text) > MAX_NUMBER:
-        raise ParseError.at(span, f"A number has at most {MAX_NUMBER} characters.")
+        raise ParseError.at(span, f"a number has at most {MAX_NUMBER} characters")
     digits = text.replace("_", "")
     if digits[:2] in ("0x", "0X"):
         if len(digits) == 2:
-            raise ParseError.at(span, "A hexadecimal number needs digits behind `0x`.")
+            raise ParseError.at(span, "a hexadecimal number needs digits behind `0x`")
         return t.Number(Fraction(int(digits, 16)), False, text, span=span)
     exponent = re.search(r"[eE]([+-]?\d+)", digits)
     if exponent and abs(int(exponent.group(1))) > MAX_EXPONENT:
         raise ParseError.at(
             span,
-            f"The exponent of a number lies between -{MAX_EXPONENT} and {MAX_EXPONENT}.",
-            help="Write `inf` for infinity.",
+            f"the exponent of a number lies between -{MAX_EXPONENT} and {MAX_EXPONENT}",
+            help="write `inf` for infinity",
         )
     return t.Number(Fraction(digits), "." in digits or exponent is not None, text, span=span)
 
@@ -166,14 +166,14 @@ def _subscript(span: Span, parts: list[Any]) -> t.Subscript:
     if len(indices) < len(bracket.items) or bracket.where is not None:
         raise ParseError.at(
             span,
-            "A reduction needs its term in parentheses behind `[...]`.",
-            help="Write for example `sum[k in 0..N where k != i](A[i, k] * x[k])`.",
+            "a reduction needs its term in parentheses behind `[...]`",
+            help="write for example `sum[k in 0..N where k != i](A[i, k] * x[k])`",
         )
     if isinstance(base, t.Subscript):
         raise ParseError.at(
             span,
-            "All indices of an array stand in one pair of brackets.",
-            help="Write `x[i, j]` for `x[i][j]`.",
+            "all indices of an array stand in one pair of brackets",
+            help="write `x[i, j]` for `x[i][j]`",
         )
     return t.Subscript(base, indices, span=span)
 
@@ -183,11 +183,11 @@ def _reduce(span: Span, parts: list[Any]) -> t.Reduce:
     if not isinstance(base, t.Name):
         raise ParseError.at(
             span,
-            "Only a reduction takes both `[...]` and `(...)`.",
-            help="Write for example `sum[k](A[i, k] * x[k])`.",
+            "only a reduction takes both `[...]` and `(...)`",
+            help="write for example `sum[k](A[i, k] * x[k])`",
         )
     if kwargs:
-        raise ParseError.at(kwargs[0][1].span, "A reduction takes no `name = value`.")
+        raise ParseError.at(kwargs[0][1].span, "a reduction takes no `name = value`")
     ranges = []
     for item in bracket.items:
         if isinstance(item, t.Name):
@@ -195,8 +195,8 @@ def _reduce(span: Span, parts: list[Any]) -> t.Reduce:
         elif not isinstance(item, t.IndexRange):
             raise ParseError.at(
                 item.span,
-                f"`{base.id}[...]` lists the indices it runs over; this is no index.",
-                help="Write a name, `k`, or a name with its range, `k in 0..N`.",
+                f"`{base.id}[...]` lists the indices it runs over; this is no index",
+                help="write a name, `k`, or a name with its range, `k in 0..N`",
             )
         ranges.append(item)
     return t.Reduce(base.id, tuple(ranges), bracket.where, args, span=span)
@@ -240,11 +240,11 @@ def _args(_: Span, parts: list[Any]) -> tuple[tuple[t.Expr, ...], tuple[tuple[st
         if isinstance(part, tuple):
             word, value = part
             if word.text in kwargs:
-                raise ParseError.at(word.span, f"`{word.text}` is given twice.")
+                raise ParseError.at(word.span, f"`{word.text}` is given twice")
             kwargs[used(word)] = value
         elif kwargs:
             raise ParseError.at(
-                part.span, "An argument without a name stands before those with names."
+                part.span, "an argument without a name stands before those with names"
             )
         else:
             args.append(part)

@@ -15,7 +15,7 @@ def _new(words: list[Any] | None) -> tuple[str, ...]:
     for word in words or ():
         if word.text in seen:
             first = Note("it is first here", seen[word.text].span)
-            raise ParseError.at(word.span, f"`{word.text}` stands in this list twice.", first)
+            raise ParseError.at(word.span, f"`{word.text}` stands in this list twice", first)
         seen[declared(word)] = word
     return tuple(seen)
 
@@ -69,18 +69,18 @@ def _decl(span: Span, parts: list[Any]) -> t.ArrayDecl:
     given: dict[str, Any] = {}
     for kind, place, value in modifiers:
         if kind in given:
-            raise ParseError.at(place, f"`{kind}` is given twice.")
+            raise ParseError.at(place, f"`{kind}` is given twice")
         given[kind] = value
     if values is not None:
         if role.text != "const":
             raise ParseError.at(
                 values.span,
-                f"Only a `const` can be given values, not an `{role.text}` array.",
-                help="Declare the array, and define its elements by an equation.",
+                f"only a `const` can be given values; this array is `{role.text}`",
+                help="declare the array, and define its elements by an equation",
             )
         if modifiers:
             raise ParseError.at(
-                modifiers[0][1], f"A table has no `{modifiers[0][0]}`: the compiler places it."
+                modifiers[0][1], f"a table has no `{modifiers[0][0]}`: the compiler places it"
             )
         return _table(span, [role, names, element, shape, values])
     align = given.get("align")
@@ -101,8 +101,8 @@ def _table(span: Span, parts: list[Any]) -> t.ArrayDecl:
     if len(names) > 1:
         raise ParseError.at(
             span,
-            "A table with values has one name.",
-            help="Write one `const` for each of " + ", ".join(f"`{n}`" for n in names) + ".",
+            "a table with values has one name",
+            help="write one `const` for each of " + ", ".join(f"`{n}`" for n in names) + ".",
         )
     return t.ArrayDecl("table", names, used(element), shape or (), values, span=span)
 

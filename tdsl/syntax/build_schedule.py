@@ -22,8 +22,8 @@ def one_of(word: Word, allowed: tuple[str, ...], what: str) -> str:
     close = difflib.get_close_matches(word.text, allowed, 1)
     raise ParseError.at(
         word.span,
-        f"`{word.text}` is no {what}.",
-        help=f"Did you mean `{close[0]}`?" if close else f"Write one of {', '.join(allowed)}.",
+        f"`{word.text}` is no {what}",
+        help=f"did you mean `{close[0]}`?" if close else f"write one of {', '.join(allowed)}",
     )
 
 
@@ -61,7 +61,7 @@ def _place(ref: d.LoopRef) -> d.LoopRef | str:
 
 def _loop(ref: d.LoopRef, directive: str) -> d.LoopRef:
     if isinstance(_place(ref), str):
-        raise ParseError.at(ref.span, f"`{directive}` takes place at a loop, not at {ref.loop}.")
+        raise ParseError.at(ref.span, f"`{directive}` takes place at a loop, not at {ref.loop}")
     return ref
 
 
@@ -87,8 +87,8 @@ def _tile(span: Span, parts: list[Any]) -> d.Tile:
         raise ParseError.at(
             span,
             f"`tile` of {count} loops takes {count} factors and {2 * count} new names: first all "
-            f"outer loops, then all inner ones; here are {len(factors)} and {len(names)}.",
-            help="Write for example `tile i, j by 32, 64 -> io, jo, ii, ji`.",
+            f"outer loops, then all inner ones; here are {len(factors)} and {len(names)}",
+            help="write for example `tile i, j by 32, 64 -> io, jo, ii, ji`",
         )
     return d.Tile(refs, factors, names, tail or (), span=span)
 
@@ -107,8 +107,8 @@ def _peel(span: Span, parts: list[Any]) -> d.Peel:
     if first is None and last is None:
         raise ParseError.at(
             span,
-            "`peel` says how many iterations are split off, and where.",
-            help=f"Write `peel {loop} first 1` or `peel {loop} last 1`.",
+            "`peel` says how many iterations are split off, and where",
+            help=f"write `peel {loop} first 1` or `peel {loop} last 1`",
         )
     return d.Peel(loop, first, last, span=span)
 
@@ -165,8 +165,8 @@ def _store_in(span: Span, parts: list[Any]) -> d.Store:
     if inside.text in MEMORIES:
         raise ParseError.at(
             inside.span,
-            f"`store {statement.text} in {inside.text}` does not say at which loop.",
-            help=f"Write `store {statement.text} at S.l in {inside.text}`.",
+            f"`store {statement.text} in {inside.text}` does not say at which loop",
+            help=f"write `store {statement.text} at S.l in {inside.text}`",
         )
     return d.Store(used(statement), inside=used(inside), span=span)
 

@@ -73,16 +73,16 @@ def stray(source: Source, offset: int, text: str) -> ParseError:
     if text.isascii() and text.isdigit():
         match = re.compile(r"[\w.]*(?:(?<=[eE])[+-]\w*)?").match(source.text, offset)
         span = Span(source, offset, match.end() if match else offset + 1)
-        message = f"`{span.text}` is not a number of the language."
-        return _error(span, message, f"Write {_number_like(span.text)}.")
+        message = f"`{span.text}` is not a number of the language"
+        return _error(span, message, f"write {_number_like(span.text)}")
     if text == '"':
-        return _error(span, "This text is not closed on its line.", 'Write a `"` at its end.')
+        return _error(span, "this text is not closed on its line", 'write a `"` at its end')
     if text in STRAY:
-        return _error(span, f"`{text}` is not part of the language.", STRAY[text])
+        return _error(span, f"`{text}` is not part of the language", STRAY[text])
     if text.isalpha():
-        message = f"`{text}` cannot be part of a name: names are of ASCII letters, digits and `_`."
+        message = f"`{text}` cannot be part of a name: names are of ASCII letters, digits and `_`"
         return _error(span, message)
-    return _error(span, f"`{text}` is not part of the language.")
+    return _error(span, f"`{text}` is not part of the language")
 
 
 def _number_like(text: str) -> str:
@@ -134,8 +134,8 @@ def _unclosed_at_end(scene: Scene) -> Answer | None:
         return None
     opener = scene.open[-1]
     return Answer(
-        f"This `{opener.text}` is never closed.",
-        f"Write the `{_CLOSER[opener.text]}` where what it holds ends.",
+        f"this `{opener.text}` is never closed",
+        f"write the `{_CLOSER[opener.text]}` where what it holds ends",
         opener,
     )
 
@@ -152,7 +152,7 @@ def _unclosed_before_item(scene: Scene) -> Answer | None:
         return None
     opener = scene.open[-1]
     return Answer(
-        f"A `{_CLOSER[opener.text]}` is missing before this `{item.text}`.",
+        f"a `{_CLOSER[opener.text]}` is missing before this `{item.text}`",
         None,
         item,
         (Note(f"the `{opener.text}` that is still open", opener),),
@@ -163,12 +163,12 @@ def _wrong_closer(scene: Scene) -> Answer | None:
     if scene.text not in (")", "]", "}") or (scene.word(1) == "," and scene.open):
         return None
     if not scene.open:
-        return Answer(f"This `{scene.text}` closes nothing.", "Leave it out.")
+        return Answer(f"this `{scene.text}` closes nothing", "leave it out")
     opener = scene.open[-1]
     if _CLOSER[opener.text] == scene.text:
         return None
     return Answer(
-        f"`{scene.text}` cannot close `{opener.text}`: a `{_CLOSER[opener.text]}` is missing.",
+        f"`{scene.text}` cannot close `{opener.text}`: a `{_CLOSER[opener.text]}` is missing",
         notes=(Note(f"the `{opener.text}` that is still open", opener),),
     )
 
@@ -177,10 +177,21 @@ def _after_comma(scene: Scene) -> Answer | None:
     if scene.word(1) != "," or scene.text not in (")", "]", "}", ">"):
         return None
     return Answer(
-        "Something is missing behind this comma.",
-        "Leave out a comma behind the last of a list.",
+        "something is missing behind this comma",
+        "leave out a comma behind the last of a list",
         scene.before[-1],
     )
+
+
+def _missing_operand(scene: Scene) -> Answer | None:
+    """An operator or `=` with nothing to its right, which shows only at the next word."""
+    last = scene.word(1)
+    if "NUMBER" not in scene.expected or scene.kind in ("NAME", "NUMBER") or scene.text == "+":
+        return None
+    if last not in OPERATORS and last not in ("=", "not", "where", "when", "by", ".."):
+        return None
+    found = f"`{scene.text}`" if scene.text else "the end of the text"
+    return Answer(f"something is missing behind `{last}`, before {found}", None, scene.before[-1])
 
 
 # ---------------------------------------------------------------- habits of other languages
@@ -189,10 +200,10 @@ def _after_comma(scene: Scene) -> Answer | None:
 def _comment(scene: Scene) -> Answer | None:
     line = scene.line()
     if scene.text == "//" and not line:
-        return Answer("`//` divides; it starts no comment.", "Comments start with `#`.")
+        return Answer("`//` divides; it starts no comment", "comments start with `#`")
     if "//" in line and scene.kind == "NAME" and re.match(r"\w", scene.word(1)):
         place = next(s for s in reversed(scene.before) if s.text == "//")
-        return Answer("`//` divides; it starts no comment.", "Comments start with `#`.", place)
+        return Answer("`//` divides; it starts no comment", "comments start with `#`", place)
     return None
 
 
@@ -201,7 +212,7 @@ def _absent(scene: Scene) -> Answer | None:
     for word, span in ((scene.text, scene.span), (scene.word(1), None)):
         if word in ABSENT and scene.text != "[" and scene.text != ".":
             place = span or scene.before[-1]
-            return Answer(f"There is no `{word}` in the language.", ABSENT[word], place)
+            return Answer(f"there is no `{word}` in the language", ABSENT[word], place)
     return None
 
 
@@ -209,8 +220,8 @@ def _c_declaration(scene: Scene) -> Answer | None:
     if scene.kind != "NAME" or scene.word(1) not in ELEMENT_WORDS or scene.inside() != "{":
         return None
     return Answer(
-        "A declaration starts with its role and ends with its type.",
-        f"Write for example `in {scene.text}: f32[N]`, or `temp`, `out`, `inout` or `const`.",
+        "a declaration starts with its role and ends with its type",
+        f"write for example `in {scene.text}: f32[N]`, or `temp`, `out`, `inout` or `const`",
         scene.before[-1],
     )
 
@@ -218,15 +229,15 @@ def _c_declaration(scene: Scene) -> Answer | None:
 def _semicolon(scene: Scene) -> Answer | None:
     if scene.text != ";":
         return None
-    return Answer("`;` does not end anything here.", "Leave it out: items need no separator.")
+    return Answer("`;` does not end anything here", "leave it out: items need no separator")
 
 
 def _slice(scene: Scene) -> Answer | None:
     if scene.text != ":" or scene.inside() != "[":
         return None
     return Answer(
-        "There are no slices: an equation is written for one element.",
-        "Name the index and limit it: `y[i] = x[i] where 1 <= i < 3`, or `sum[i in 1..3](x[i])`.",
+        "there are no slices: an equation is written for one element",
+        "name the index and limit it: `y[i] = x[i] where 1 <= i < 3`, or `sum[i in 1..3](x[i])`",
     )
 
 
@@ -235,33 +246,33 @@ def _python_block(scene: Scene) -> Answer | None:
         return None
     line = scene.line()
     if line[:1] == ["def"]:
-        return Answer("A `def` is one expression.", "Write `def f(x) = max(x, 0.0)`.")
+        return Answer("a `def` is one expression", "write `def f(x) = max(x, 0.0)`")
     if scene.word(1) in (")", "]") or line[:1] == ["for"]:
-        return Answer("A block stands in braces.", "Write `{ ... }` instead of `:`.")
+        return Answer("a block stands in braces", "write `{ ... }` instead of `:`")
     return None
 
 
 def _braces_of_def(scene: Scene) -> Answer | None:
     if scene.text != "{" or scene.line()[:1] != ["def"]:
         return None
-    return Answer("A `def` is one expression.", "Write `def f(x) = max(x, 0.0)`.")
+    return Answer("a `def` is one expression", "write `def f(x) = max(x, 0.0)`")
 
 
 def _c_for(scene: Scene) -> Answer | None:
-    help = "Write `for i in 0..N { ... }`."
+    help = "write `for i in 0..N { ... }`"
     line = scene.line()
     if scene.text == "(" and scene.word(1) == "for":
-        return Answer("A `for` names its index and its range.", help)
+        return Answer("a `for` names its index and its range", help)
     if "for" in line and line[line.index("for") + 2 : line.index("for") + 4] == ["in", "range"]:
-        return Answer("A `for` runs over `lo..hi`.", help)
+        return Answer("a `for` runs over `lo..hi`", help)
     return None
 
 
 def _equals(scene: Scene) -> Answer | None:
     if scene.text == "=" and "==" in scene.expected:
-        return Answer("`=` defines, it does not compare.", "Write `==`.")
+        return Answer("`=` defines, it does not compare", "write `==`")
     if scene.text == "==" and "=" in scene.expected:
-        return Answer("`==` compares, it does not define.", "Write `=`.")
+        return Answer("`==` compares, it does not define", "write `=`")
     return None
 
 
@@ -269,8 +280,8 @@ def _update_by(scene: Scene) -> Answer | None:
     if scene.text not in ("/", "//", "%", "&", "|", "^") or "+=" not in scene.expected:
         return None
     return Answer(
-        f"There is no update with `{scene.text}=`.",
-        "Updates are `+=`, `-=`, `*=`, `min=` and `max=`.",
+        f"there is no update with `{scene.text}=`",
+        "updates are `+=`, `-=`, `*=`, `min=` and `max=`",
     )
 
 
@@ -279,28 +290,26 @@ def _update_by(scene: Scene) -> Answer | None:
 
 def _point(scene: Scene) -> Answer | None:
     if scene.text == "." and re.match(r"\d", scene.rest()):
-        return Answer("A number has digits on both sides of its point.", "Write `0.5` for `.5`.")
+        return Answer("a number has digits on both sides of its point", "write `0.5` for `.5`")
     if scene.word(1) == "." and scene.word(2).isdigit():
         number = scene.before[-2].to(scene.before[-1])
         text = number.text
-        return Answer(
-            "A number has digits on both sides of its point.", f"Write `{text}0`.", number
-        )
+        return Answer("a number has digits on both sides of its point", f"write `{text}0`", number)
     return None
 
 
 def _plus_sign(scene: Scene) -> Answer | None:
     if scene.text != "+" or "NUMBER" not in scene.expected:
         return None
-    return Answer("There is no sign `+`.", "Leave it out.")
+    return Answer("there is no sign `+`", "leave it out")
 
 
 def _reserved(scene: Scene) -> Answer | None:
     if scene.text not in RESERVED or "NAME" not in scene.expected or "NUMBER" in scene.expected:
         return None
     return Answer(
-        f"`{scene.text}` is a word of the language and cannot be a name.",
-        f"Choose another name, such as `{scene.text}_`.",
+        f"`{scene.text}` is a word of the language and cannot be a name",
+        f"choose another name, such as `{scene.text}_`",
     )
 
 
@@ -309,16 +318,16 @@ def _reserved(scene: Scene) -> Answer | None:
 
 def _kernel_sizes(scene: Scene) -> Answer | None:
     words = [s.text for s in scene.before]
-    help = "Write `kernel f(N) { in x: f32[N] ... }`."
+    help = "write `kernel f(N) { in x: f32[N] ... }`"
     if words[-2:-1] == ["kernel"] and scene.text not in ("(", "<") and scene.kind != "$END":
-        message = "A kernel lists its sizes in parentheses, also where it has none."
-        return Answer(message, "Write `kernel f(N) { ... }` or `kernel f() { ... }`.")
+        message = "a kernel lists its sizes in parentheses, also where it has none"
+        return Answer(message, "write `kernel f(N) { ... }` or `kernel f() { ... }`")
     if scene.inside() != "(" or not scene.expected <= {",", ")", "NAME"}:
         return None
     place = len([s for s in scene.before if s.end <= scene.open[-1].start])
     if "kernel" not in words[max(0, place - 2) : place] and words[place - 1 : place] != [">"]:
         return None
-    message = "The parentheses of a kernel list its sizes; arrays are declared in its body."
+    message = "the parentheses of a kernel list its sizes; arrays are declared in its body"
     return Answer(message, help)
 
 
@@ -327,8 +336,8 @@ def _schedule_target(scene: Scene) -> Answer | None:
         return None
     start = scene.line()[scene.line().index("schedule") :]
     return Answer(
-        "A schedule names the targets it is for.",
-        f"Write `schedule {''.join(start[1:])} for any {{ ... }}`.",
+        "a schedule names the targets it is for",
+        f"write `schedule {''.join(start[1:])} for any {{ ... }}`",
     )
 
 
@@ -336,7 +345,7 @@ def _parentheses_of_directive(scene: Scene) -> Answer | None:
     if scene.text != "(" or scene.word(1) not in DIRECTIVES or scene.expected != {"NAME"}:
         return None
     return Answer(
-        "A directive takes no parentheses.", f"Write for example `{EXAMPLES[scene.word(1)]}`."
+        "a directive takes no parentheses", f"write for example `{EXAMPLES[scene.word(1)]}`"
     )
 
 
@@ -346,13 +355,13 @@ def _directive(scene: Scene) -> Answer | None:
     close = difflib.get_close_matches(scene.text, DIRECTIVES, 1, 0.7)
     line = scene.line()
     if close:
-        return Answer(f"`{scene.text}` is not a directive.", f"Did you mean `{close[0]}`?")
+        return Answer(f"`{scene.text}` is not a directive", f"did you mean `{close[0]}`?")
     if line and line[-1] not in ("{", "}"):
         used = next((w for w in reversed(line) if w in DIRECTIVES), None)
-        help = f"Write for example `{EXAMPLES[used]}`." if used else None
-        return Answer(f"`{scene.text}` does not go on with this directive.", help)
+        help = f"write for example `{EXAMPLES[used]}`" if used else None
+        return Answer(f"`{scene.text}` does not go on with this directive", help)
     return Answer(
-        f"`{scene.text}` is not a directive.", f"The directives are {', '.join(DIRECTIVES)}."
+        f"`{scene.text}` is not a directive", f"the directives are {', '.join(DIRECTIVES)}"
     )
 
 
@@ -361,8 +370,8 @@ def _new_names(scene: Scene) -> Answer | None:
         return None
     used = next((s.text for s in reversed(scene.before) if s.text in DIRECTIVES), None)
     return Answer(
-        f"`{used}` wants `->` and the names of the new loops.",
-        f"Write for example `{EXAMPLES[used]}`." if used else None,
+        f"`{used}` wants `->` and the names of the new loops",
+        f"write for example `{EXAMPLES[used]}`" if used else None,
     )
 
 
@@ -372,7 +381,7 @@ def _missing_by(scene: Scene) -> Answer | None:
         return None
     if scene.kind == "NAME" and scene.expected >= {"split", "tile"}:
         return None
-    return Answer("`by` is missing here.", f"Write for example `{EXAMPLES[used]}`.")
+    return Answer("`by` is missing here", f"write for example `{EXAMPLES[used]}`")
 
 
 def _file_item(scene: Scene) -> Answer | None:
@@ -380,12 +389,12 @@ def _file_item(scene: Scene) -> Answer | None:
         return None
     close = difflib.get_close_matches(scene.text, FILE_ITEMS, 1, 0.7)
     if close and scene.text not in FILE_ITEMS:
-        return Answer(f"A file has no item `{scene.text}`.", f"Did you mean `{close[0]}`?")
+        return Answer(f"a file has no item `{scene.text}`", f"did you mean `{close[0]}`?")
     if scene.line() or scene.expected & {"+", ","}:
         return None
     return Answer(
-        f"`{scene.text}` starts no item of a file.",
-        f"The items are {', '.join(FILE_ITEMS)}; equations stand in a `kernel`.",
+        f"`{scene.text}` starts no item of a file",
+        f"the items are {', '.join(FILE_ITEMS)}; equations stand in a `kernel`",
     )
 
 
@@ -400,6 +409,7 @@ _RULES: tuple[Callable[[Scene], Answer | None], ...] = (
     _braces_of_def,
     _wrong_closer,
     _after_comma,
+    _missing_operand,
     _c_declaration,
     _equals,
     _update_by,
@@ -422,7 +432,7 @@ _RULES: tuple[Callable[[Scene], Answer | None], ...] = (
 
 def _expected(scene: Scene) -> Answer:
     found = f"`{scene.text}`" if scene.text else "the end of the text"
-    return Answer(f"Expected {_describe(scene.expected)}, found {found}.")
+    return Answer(f"expected {_describe(scene.expected)}, found {found}")
 
 
 def _describe(expected: frozenset[str]) -> str:

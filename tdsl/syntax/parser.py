@@ -46,7 +46,7 @@ def _parse(text: str, name: str, start: str) -> Any:
     source = Source(name, text)
     if len(text) > MAX_CHARACTERS:
         raise ParseError.at(
-            None, f"{name} has {len(text)} characters; at most {MAX_CHARACTERS} are read."
+            None, f"{name} has {len(text)} characters; at most {MAX_CHARACTERS} are read"
         )
     try:
         root: Tree[Token] = tables.parser().parse(text, start=start)

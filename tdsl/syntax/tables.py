@@ -28,13 +28,18 @@ START = ("file", "directives", "expression")
 @functools.cache
 def parser() -> lark.Lark:
     """The parser for each of `START`."""
-    grammar = resources.files("tdsl.grammar").joinpath("tdsl.lark").read_text(encoding="utf-8")
+    text = grammar()
     folder = cache_folder()
     if folder is None:
-        return _build(grammar)
-    key = "\0".join((grammar, lark.__version__, sys.version, *START))
+        return _build(text)
+    key = "\0".join((text, lark.__version__, sys.version, *START))
     path = folder / f"grammar-{hashlib.sha256(key.encode()).hexdigest()[:32]}.pickle"
-    return _load(path) or _build_and_keep(grammar, path)
+    return _load(path) or _build_and_keep(text, path)
+
+
+def grammar() -> str:
+    """The text of the grammar file."""
+    return resources.files("tdsl.grammar").joinpath("tdsl.lark").read_text(encoding="utf-8")
 
 
 def spellings() -> dict[str, str]:
@@ -68,8 +73,8 @@ def _load(path: Path) -> lark.Lark | None:
         return None
 
 
-def _build_and_keep(grammar: str, path: Path) -> lark.Lark:
-    made = _build(grammar)
+def _build_and_keep(text: str, path: Path) -> lark.Lark:
+    made = _build(text)
     buffer = io.BytesIO()
     made.save(buffer)
     tables = buffer.getvalue()
@@ -83,9 +88,9 @@ def _build_and_keep(grammar: str, path: Path) -> lark.Lark:
     return made
 
 
-def _build(grammar: str) -> lark.Lark:
+def _build(text: str) -> lark.Lark:
     return lark.Lark(
-        grammar,
+        text,
         parser="lalr",
         lexer=TdslLexer,
         start=list(START),
