@@ -10,10 +10,6 @@ from tdsl.syntax.expand import walk
 from tdsl.syntax.later import refuse
 from tdsl.syntax.scope import RESERVED, WORDS, suggest
 
-_KINDS: tuple[tuple[type, str], ...] = (
-    (tree.Kernel, "kernel"), (tree.Def, "def"), (tree.Combine, "combine"), (tree.Record, "record"),
-    (tree.Recipe, "recipe"), (tree.Graph, "graph"),
-)  # fmt: skip
 _LATER: tuple[tuple[type, str], ...] = (
     (tree.Import, "import"), (tree.Graph, "graph"), (tree.Select, "select"),
     (tree.Record, "record"), (tree.Combine, "combine"),
@@ -48,22 +44,33 @@ def check_names(file: tree.File) -> None:
 
 
 def _names(file: tree.File) -> Iterable[Diagnostic]:
-    seen: dict[str, Span | None] = {}
+    kernels_: dict[str, Span | None] = {}  # names that other files and C see
+    recipes: dict[str, Span | None] = {}
+    values: dict[str, Span | None] = {}  # names that expressions see
     for item in file.items:
-        names: tuple[str, ...] = ()
-        if isinstance(item, tree.ArrayDecl):
-            names = item.names
-        elif any(isinstance(item, kind) for kind, _ in _KINDS):
-            names = (item.name,)  # type: ignore[union-attr]
-        span = item.name_span if isinstance(item, tree.Kernel) else item.span
-        for name in names:
-            yield from _declare(name, span, seen)
+        match item:
+            case tree.Kernel(name):
+                yield from _once(name, item.name_span, kernels_)
+            case tree.Graph(name):
+                yield from _once(name, item.span, kernels_)
+            case tree.Recipe(name):
+                yield from _once(name, item.span, recipes)
+            case tree.Def(name) | tree.Combine(name) | tree.Record(name):
+                yield from _declare(name, item.span, values)
+            case tree.ArrayDecl(_, names):
+                for name in names:
+                    yield from _declare(name, item.span, values)
 
 
 def _declare(name: str, span: Span | None, seen: dict[str, Span | None]) -> Iterable[Diagnostic]:
     if name in RESERVED:
         yield _problem(span, f"`{name}` is a word of the language and cannot be a name here")
-    elif name in seen:
+    else:
+        yield from _once(name, span, seen)
+
+
+def _once(name: str, span: Span | None, seen: dict[str, Span | None]) -> Iterable[Diagnostic]:
+    if name in seen:
         note = Note(f"`{name}` is declared here first", seen[name])
         yield _problem(span, f"`{name}` is declared twice", note)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -178,6 +179,9 @@ def _fill(
         out.append(_entry(expr, type_, scope))
         return
     items = expr.items if isinstance(expr, tree.ListLit) else None
+    if items is not None and depth == 0 and _is_flat(items, shape):
+        out += [_entry(item, type_, scope) for item in items]
+        return
     if items is None or len(items) != shape[depth]:
         came = "a single number" if items is None else f"{len(items)} items"
         raise TypeMismatch.at(
@@ -186,6 +190,12 @@ def _fill(
         )
     for item in items:
         _fill(item, shape, depth + 1, type_, scope, out, name)
+
+
+def _is_flat(items: tuple[tree.Expr, ...], shape: tuple[int, ...]) -> bool:
+    """All entries in one list, row by row."""
+    plain = not any(isinstance(i, tree.ListLit) for i in items)
+    return len(shape) > 1 and plain and len(items) == math.prod(shape)
 
 
 def _entry(expr: tree.Expr, type_: ElemType, scope: Scope) -> int | float | bool:

@@ -32,8 +32,7 @@ def affine(expr: Expr, span: Span | None, where: str) -> Expr:
             f"this {where} multiplies two unknowns, so it is not affine and nothing can be "
             "proved about it",
             help="bind one of them (`--size N=64`) or make it a constant of the kernel; a "
-            "flattened "
-            "index such as `i * N + j` is an array of two dimensions, `x[i, j]`",
+            "flattened index such as `i * N + j` is an array of two dimensions, `x[i, j]`",
         )
     word = "%" if part.op == "mod" else "//"
     raise ParseError.at(

@@ -114,6 +114,7 @@ class Ranges:
         plain = list(_plain_uses(draft.value, name))
         declared = [(a, d, s) for a, d, s in plain if a in self.scope.arrays]
         found: list[tuple[Range, str, Span | None]] = []
+        circle: Circular | None = None
         for array, dimension, span in declared or plain:
             if array not in self.scope.arrays and array not in self.scope.temps:
                 continue
@@ -122,8 +123,10 @@ class Ranges:
                 continue  # the wrong rank is reported where the access is built
             try:
                 found.append((self.extent(array, dimension), array, span))
-            except Circular:
-                continue
+            except Circular as caught:
+                circle = caught
+        if circle is not None and not found:
+            raise circle
         for other, array, span in found[1:]:
             first, first_array, first_span = found[0]
             if not (self.facts.equal(first.hi, other.hi) and self.facts.equal(first.lo, other.lo)):
@@ -193,7 +196,7 @@ class Ranges:
             try:
                 low, high = self._read_hull(draft, access, dimension)
             except Circular as circle:
-                if circle.key != key:
+                if circle.key != key and circle.key[1] != draft.name:
                     raise
                 continue  # this reader's range is the extent itself
             if low is None or high is None:

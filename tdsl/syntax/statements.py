@@ -214,8 +214,7 @@ class Statements:
                 raise ParseError.at(
                     access.span,
                     f"`{draft.array}` is defined by this equation, for all its elements at once, "
-                    "so it "
-                    "cannot be read in it",
+                    "so it cannot be read in it",
                     help=f"where the order matters, write it in a `for`: "
                     f"`for {_first(draft)} in 1..N {{ ... }}`, with `{draft.array}` an `inout`",
                 )

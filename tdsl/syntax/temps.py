@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tdsl.diagnostics import Note, Span, TypeMismatch
-from tdsl.ir.kernel import Array, Expr
+from tdsl.ir.kernel import INDEX, Array, Expr
 from tdsl.ir.types import ElemType
 from tdsl.syntax.drafts import Draft
 from tdsl.syntax.exprs import Values
@@ -40,6 +40,8 @@ class Arrays:
             for draft in self.drafts:
                 if draft.array == name:
                     found = self.values(draft).guess(draft.value)
+                    if found == INDEX:
+                        raise self._index(draft)
                     if found is not None:
                         return found
         finally:
@@ -50,6 +52,15 @@ class Arrays:
             first.target_span,
             "its expression is made of numbers, which have no type of their own",
         )
+
+    def _index(self, draft: Draft) -> TypeMismatch:
+        text = draft.value.span.text if draft.value.span is not None else "..."
+        error = TypeMismatch.at(
+            draft.value.span, f"`{draft.array}` would hold indices, and an array needs an element type",
+            help=f"convert them: `i64({text if len(text) <= 40 else '...'})`",
+        )  # fmt: skip
+        assert isinstance(error, TypeMismatch)
+        return error
 
     def rank_of(self, name: str) -> int:
         declared = self.scope.arrays.get(name)
@@ -87,7 +98,6 @@ class Arrays:
         local = draft.nest[-1].index if draft.lifted and draft.nest else None
         return Array(
             name, self.type_of(name, draft.target_span), self.shape_of(name, draft.target_span),
-            "temp"
             "temp",
             local=local, span=draft.target_span,
         )  # fmt: skip
