@@ -1,0 +1,148 @@
+"""Conversions of vectors in C: a row, a chain of rows, else lane by lane."""
+
+from __future__ import annotations
+
+from tdsl.codegen.lanes import per_lane
+from tdsl.codegen.literals import literal
+from tdsl.codegen.scalar import bounds, scalar_cast
+from tdsl.codegen.text import C, call, cast
+from tdsl.codegen.unit import Unit, kept
+from tdsl.codegen.vectors import choose, compare_type, plain_op, splat
+from tdsl.ir.types import BOOL, F32, I32, TYPES, ElemType
+from tdsl.ir.vector import VType
+
+
+def vector_cast(unit: Unit, mode: str, arg: C, source: VType, result: VType) -> C:
+    """`arg` of type `source` as a `result` of as many lanes."""
+    if source == result:
+        return arg
+    if source.is_mask:
+        return _from_mask(unit, arg, source, result)
+    if result.is_mask:
+        zero = splat(unit, literal(unit, 0, source.elem), source)
+        of = source if source.elem != BOOL else VType(TYPES["u8"], source.lanes)
+        test = plain_op(unit, "ne", [arg, zero], of, compare_type(of))
+        return _from_mask(unit, test, compare_type(of), result)
+    if mode == "bitcast":
+        return cast(unit.ctype(result), arg)
+    if source.elem == BOOL:  # bytes 0 and 1
+        return vector_cast(unit, "convert", arg, VType(TYPES["u8"], source.lanes), result)
+    if result.elem == BOOL:
+        mask = VType(BOOL, source.lanes, source.elem.bits)
+        return vector_cast(unit, mode, vector_cast(unit, mode, arg, source, mask), mask, result)
+    if source.elem.is_integer and result.elem.is_integer:
+        return _between_integers(unit, mode, arg, source, result)
+    return _with_floats(unit, arg, source, result)
+
+
+# ---------------------------------------------------------------- masks
+
+
+def _from_mask(unit: Unit, arg: C, source: VType, result: VType) -> C:
+    if result.is_mask:
+        if source.bits == result.bits or unit.target.has_mask_registers:
+            return arg
+        of, to = (VType(TYPES[f"i{t.bits}"], t.lanes) for t in (source, result))
+        same = cast(unit.ctype(of), arg) if unit.target.family == "neon" else arg
+        moved = _between_integers(unit, "convert", same, of, to)
+        return cast(unit.ctype(result), moved) if unit.target.family == "neon" else moved
+    fitting = VType(BOOL, source.lanes, result.elem.bits)
+    mask = _from_mask(unit, arg, source, fitting)
+    one, zero = (splat(unit, literal(unit, n, result.elem), result) for n in (1, 0))
+    return choose(unit, mask, one, zero, result)
+
+
+# ---------------------------------------------------------------- integers
+
+
+def _row(unit: Unit, mode: str, arg: C, source: VType, result: VType) -> C | None:
+    wide = max(source.elem, result.elem, key=lambda e: e.bits)
+    lanes = unit.physical(wide, source.lanes)
+    return unit.apply(f"{mode}.{kept(source.elem)}", kept(result.elem), lanes, arg)
+
+
+def _between_integers(unit: Unit, mode: str, arg: C, source: VType, result: VType) -> C:
+    if mode == "saturate":
+        low, high = bounds(result.elem)
+        least, most = bounds(source.elem)
+        if least < low or most > high:
+            found = _row(unit, "saturate", arg, source, result)
+            if found is not None:
+                return found
+        if least < low:
+            limit = splat(unit, literal(unit, low, source.elem), source)
+            arg = plain_op(unit, "max", [arg, limit], source, source)
+        if most > high:
+            limit = splat(unit, literal(unit, high, source.elem), source)
+            arg = plain_op(unit, "min", [arg, limit], source, source)
+    if source.elem.bits == result.elem.bits:
+        return arg if unit.ctype(source) == unit.ctype(result) else cast(unit.ctype(result), arg)
+    found = _row(unit, "convert", arg, source, result)
+    return found if found is not None else _by_lane(unit, "convert", arg, source, result)
+
+
+def _by_lane(unit: Unit, mode: str, arg: C, source: VType, result: VType) -> C:
+    name = f"tdsl_{source}_to_{result.elem}"
+    return per_lane(
+        unit, name, [arg], source, result,
+        lambda s: scalar_cast(unit, mode, s[0], source.elem, result.elem),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- floats
+
+
+def _with_floats(unit: Unit, arg: C, source: VType, result: VType) -> C:
+    found = _row(unit, "convert", arg, source, result)
+    if found is not None:
+        return found
+    of, to = source.elem, result.elem
+    by_way_of: ElemType | None = None
+    if (of.is_integer and of.bits < 32) or (of == F32 and to.is_integer and to.bits < 32):
+        by_way_of = I32
+    elif of.name in ("f16", "bf16") and to != F32:
+        by_way_of = F32
+    if by_way_of is not None and _fits(unit, by_way_of, source.lanes):
+        middle = VType(by_way_of, source.lanes)
+        half = vector_cast(unit, "convert", arg, source, middle)
+        return vector_cast(unit, "saturate", half, middle, result)
+    if of == F32 and to == I32 and unit.target.family == "x86":
+        return _truncate(unit, arg, source, result)
+    if of.name == "bf16" and to == F32:
+        bits = VType(TYPES["u32"], source.lanes)
+        wide = _between_integers(unit, "convert", arg, VType(TYPES["u16"], source.lanes), bits)
+        shifted = unit.apply(
+            "shl.const", "u32", unit.physical(bits.elem, bits.lanes), wide, C("16")
+        )
+        if shifted is not None:
+            return cast(unit.ctype(result), shifted)
+    return _by_lane(unit, "convert", arg, source, result)
+
+
+def _fits(unit: Unit, elem: ElemType, lanes: int) -> bool:
+    return unit.target.register_bytes(elem, lanes) is not None
+
+
+def _truncate(unit: Unit, arg: C, source: VType, result: VType) -> C:
+    """x86 gives INT_MIN for all that is out of range: the upper end and NaN are put right."""
+    name = f"tdsl_{source}_to_{result.elem}"
+    ctype, of = unit.ctype(result), unit.ctype(source)
+    bits = unit.physical(source.elem, source.lanes) * 32
+    prefix = {128: "_mm", 256: "_mm256", 512: "_mm512"}[bits]
+    mask, x = compare_type(source), C("x")
+    top = splat(unit, literal(unit, 2.0**31, F32), source)
+    beyond = plain_op(unit, "ge", [x, top], source, mask)
+    most = splat(unit, literal(unit, 2**31 - 1, I32), result)
+    nan = plain_op(unit, "ne", [x, x], source, mask)
+    zero = splat(unit, literal(unit, 0, I32), result)
+    unit.function(
+        ctype,
+        name,
+        [f"{of} x"],
+        [
+            f"{ctype} r = {prefix}_cvttps_epi32(x);",
+            f"r = {choose(unit, beyond, most, C('r'), result).text};",
+            f"return {choose(unit, nan, zero, C('r'), result).text};",
+        ],
+    )
+    return call(name, arg)

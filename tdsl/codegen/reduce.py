@@ -1,0 +1,34 @@
+"""All lanes of a vector joined to a scalar: halves by instructions, then a tree of lanes."""
+
+from __future__ import annotations
+
+from tdsl.codegen.scalar import scalar_op
+from tdsl.codegen.text import C, call
+from tdsl.codegen.unit import SCALARS, Unit, kept
+from tdsl.codegen.vectors import plain_op
+from tdsl.ir.vector import VType
+
+
+def reduce_lanes(unit: Unit, op: str, arg: C, type: VType) -> C:
+    """Lane l is joined with lane l + n/2, and so on down."""
+    name = f"tdsl_reduce_{op}_{type.elem}x{type.lanes}"
+    elem, physical = kept(type.elem), unit.physical(type.elem, type.lanes)
+    scalar, ctype = SCALARS[type.elem.name], unit.ctype(type)
+    half = VType(type.elem, type.lanes // 2)
+    low = unit.apply("low", elem, physical, C("v")) if physical == type.lanes else None
+    high = unit.apply("high", elem, physical, C("v")) if physical == type.lanes else None
+    if low is not None and high is not None:
+        joined = plain_op(unit, op, [low, high], half, half)
+        body = [f"return {reduce_lanes(unit, op, joined, half).text};"]
+    else:
+        pair = scalar_op(unit, op, [C("vs[l]"), C("vs[l + n]")], type.elem)
+        body = [
+            f"{scalar} vs[{physical}];",
+            "memcpy(vs, &v, sizeof vs);",
+            f"for (int n = {type.lanes // 2}; n > 0; n /= 2)",
+            "    for (int l = 0; l < n; l++)",
+            f"        vs[l] = {pair.text};",
+            "return vs[0];",
+        ]
+    unit.function(scalar, name, [f"{ctype} v"], body)
+    return call(name, arg)

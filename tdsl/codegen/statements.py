@@ -1,0 +1,170 @@
+"""Code of the vector level as C statements, one a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never, get_args
+
+from tdsl.codegen.index import IndexPrinter, non_negative
+from tdsl.codegen.names import Names
+from tdsl.codegen.text import comment, wrap
+from tdsl.codegen.unit import SCALARS, Unit
+from tdsl.codegen.values import ValuePrinter
+from tdsl.ir import kernel
+from tdsl.ir.vector import (
+    Assign,
+    Block,
+    Buffer,
+    Comment,
+    Declare,
+    For,
+    Function,
+    If,
+    Item,
+    Let,
+    LetIndex,
+    Store,
+    Switch,
+)
+from tdsl.ir.walk_vector import blocks, buffers_used
+
+INDEX_NODES = get_args(kernel.Expr)
+
+
+class StatementPrinter:
+    """Prints one function's body; afterwards `used` holds the buffers and sizes it names."""
+
+    def __init__(self, unit: Unit, function: Function, names: Names, by_value: set[str]) -> None:
+        self._unit = unit
+        self._names = names
+        self._non_negative: set[str] = set()
+        self.used: set[tuple[str, str]] = set()
+        self._index = IndexPrinter(self._name, unit.helper, self._non_negative)
+        self._values = ValuePrinter(unit, self._name, self._index, frozenset(by_value))
+        self._local = {b.name: b for b in function.buffers if b.role == "stack"}
+        self._private_names: set[str] = set()
+
+    def _name(self, kind: str, name: str) -> str:
+        self.used.add((kind, name))
+        return self._names.add(kind, name)
+
+    def body(self, block: Block) -> list[str]:
+        """The lines of a function's body."""
+        used = buffers_used(block)
+        self._private_names = set(self._private(block))
+        shared = [b for name, b in self._local.items() if name in used - self._private_names]
+        return [line for b in shared for line in self.array(b)] + self._block(block, 1)
+
+    def _private(self, block: Block) -> Iterator[str]:
+        """Stack buffers that are used inside one parallel loop and nowhere else: its own."""
+        for name in self._local:
+            if _parallel_home(block, name) is not None:
+                yield name
+
+    def array(self, buffer: Buffer, depth: int = 1) -> list[str]:
+        """The declaration of a stack buffer."""
+        count = 1
+        for extent in buffer.shape:
+            if not isinstance(extent, kernel.Const):
+                raise ValueError(f"the extents of {buffer.name} on the stack are not constant")
+            count *= int(extent.value)
+        pad = "    " * depth
+        name = self._names.add("buffer", buffer.name)
+        align = f" __attribute__((aligned({max(64, buffer.align or 64)})))"
+        return [f"{pad}{SCALARS[buffer.elem.name]} {name}[{max(1, count)}]{align};"]
+
+    def _block(self, block: Block, depth: int) -> list[str]:
+        return [line for item in block.items for line in self._item(item, depth)]
+
+    def _item(self, item: Item, depth: int) -> list[str]:
+        pad = "    " * depth
+        match item:
+            case Let(name, value):
+                text = self._values(value).text
+                ctype = self._unit.ctype(value.type)
+                return wrap(f"{pad}const {ctype} {self._names.add('value', name)} = {text};")
+            case LetIndex(name, expr):
+                text = self._index(expr).text
+                self._note_sign(name, non_negative(expr, self._non_negative))
+                return wrap(f"{pad}const int64_t {self._names.add('index', name)} = {text};")
+            case Declare(name, type, value):
+                text = "" if value is None else f" = {self._values(value).text}"
+                ctype = self._unit.ctype(type)
+                return wrap(f"{pad}{ctype} {self._names.add('value', name)}{text};")
+            case Assign(name, value):
+                return wrap(f"{pad}{self._name('value', name)} = {self._values(value).text};")
+            case Store():
+                return [w for line in self._values.store(item) for w in wrap(pad + line)]
+            case For():
+                return self._for(item, depth)
+            case If():
+                return self._if(item, depth)
+            case Switch():
+                return self._switch(item, depth)
+            case Comment(text):
+                return comment([text], pad)
+            case Block():
+                return [f"{pad}{{", *self._block(item, depth + 1), f"{pad}}}"]
+            case _:
+                assert_never(item)
+
+    def _note_sign(self, name: str, known: bool) -> None:
+        if known:
+            self._non_negative.add(name)
+        else:
+            self._non_negative.discard(name)
+
+    def _for(self, loop: For, depth: int) -> list[str]:
+        pad = "    " * depth
+        low, high = self._index(loop.lo).text, self._index(loop.hi)
+        self._note_sign(loop.var, non_negative(loop.lo, self._non_negative))
+        var = self._names.add("index", loop.var)
+        step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"
+        head = f"{pad}for (int64_t {var} = {low}; {var} < {high.at(8)}; {step}) {{"
+        lines = comment(loop.notes, pad) if loop.notes else []
+        if loop.parallel:
+            lines.append(f"{pad}#pragma omp parallel for schedule(static)")
+        lines += wrap(head)
+        if loop.parallel:
+            for buffer in self._local.values():
+                if buffer.name in self._private_names & buffers_used(loop.body):
+                    lines += self.array(buffer, depth + 1)
+        return [*lines, *self._block(loop.body, depth + 1), f"{pad}}}"]
+
+    def _if(self, item: If, depth: int) -> list[str]:
+        pad = "    " * depth
+        condition = item.condition
+        if isinstance(condition, INDEX_NODES):
+            text = self._index(condition).text
+        else:
+            text = self._values(condition).text  # type: ignore[arg-type]
+        lines = wrap(f"{pad}if ({text}) {{")
+        lines += self._block(item.then, depth + 1)
+        if item.other is not None and item.other.items:
+            lines += [f"{pad}}} else {{", *self._block(item.other, depth + 1)]
+        return [*lines, f"{pad}}}"]
+
+    def _switch(self, item: Switch, depth: int) -> list[str]:
+        pad = "    " * depth
+        lines = wrap(f"{pad}switch ({self._index(item.on).text}) {{")
+        for value, block in item.cases:
+            lines += [f"{pad}case {value}: {{", *self._block(block, depth + 1)]
+            lines += [f"{pad}    break;", f"{pad}}}"]
+        if item.default.items:
+            lines += [f"{pad}default: {{", *self._block(item.default, depth + 1)]
+            lines += [f"{pad}    break;", f"{pad}}}"]
+        else:
+            lines += [f"{pad}default:", f"{pad}    break;"]
+        return [*lines, f"{pad}}}"]
+
+
+def _parallel_home(block: Block, name: str) -> For | None:
+    """The parallel loop that holds every use of a buffer, or None."""
+    users = [i for i in block.items if name in buffers_used(Block((i,)))]
+    if len(users) != 1:
+        return None
+    user = users[0]
+    if isinstance(user, For) and user.parallel:
+        return user
+    inner = [found for b in blocks(user) if (found := _parallel_home(b, name)) is not None]
+    return inner[0] if len(inner) == 1 else None

@@ -1,0 +1,150 @@
+"""Going through the vector level: what lies inside a value, an item, a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from tdsl.ir.kernel import Expr
+from tdsl.ir.vector import (
+    Assign,
+    Block,
+    Cast,
+    Choose,
+    Comment,
+    Condition,
+    Const,
+    Declare,
+    FirstLanes,
+    For,
+    Gather,
+    If,
+    Iota,
+    Item,
+    Let,
+    LetIndex,
+    Load,
+    Op,
+    Reduce,
+    Ref,
+    Splat,
+    Store,
+    Switch,
+    Value,
+)
+
+_VALUES = (
+    Const, Ref, Iota, Splat, Load, Gather, Op, Cast, Choose, FirstLanes, Condition, Reduce,
+)  # fmt: skip
+
+
+def operands(value: Value) -> tuple[Value, ...]:
+    """The values that a value is made of, left to right."""
+    match value:
+        case Const() | Ref() | Iota() | FirstLanes() | Condition():
+            return ()
+        case Splat(arg) | Cast(_, arg) | Reduce(_, arg):
+            return (arg,)
+        case Load(_, _, _, _, mask):
+            return () if mask is None else (mask,)
+        case Gather(_, offset, _, mask):
+            return (offset,) if mask is None else (offset, mask)
+        case Op(_, args):
+            return args
+        case Choose(mask, then, other):
+            return (mask, then, other)
+        case _:
+            assert_never(value)
+
+
+def values_in(value: Value) -> Iterator[Value]:
+    """The value and all below it."""
+    yield value
+    for operand in operands(value):
+        yield from values_in(operand)
+
+
+def blocks(item: Item) -> tuple[Block, ...]:
+    """The blocks directly inside an item."""
+    match item:
+        case For():
+            return (item.body,)
+        case If(_, then, other):
+            return (then,) if other is None else (then, other)
+        case Switch(_, cases, default):
+            return (*(b for _, b in cases), default)
+        case Block():
+            return (item,)
+        case _:
+            return ()
+
+
+def items(block: Block) -> Iterator[Item]:
+    """All items below a block, outer ones first."""
+    for item in block.items:
+        yield item
+        for inner in blocks(item):
+            yield from items(inner)
+
+
+def item_values(item: Item) -> tuple[Value, ...]:
+    """The values that an item itself evaluates."""
+    match item:
+        case Let(_, value) | Assign(_, value):
+            return (value,)
+        case Declare(_, _, value):
+            return () if value is None else (value,)
+        case Store():
+            return (item.value,) if item.mask is None else (item.value, item.mask)
+        case If(condition):
+            return (condition,) if isinstance(condition, _VALUES) else ()
+        case _:
+            return ()
+
+
+def item_indices(item: Item) -> tuple[Expr, ...]:
+    """The index expressions that an item itself evaluates, those of its values included."""
+    found: list[Expr] = []
+    match item:
+        case LetIndex(_, expr):
+            found.append(expr)
+        case For():
+            found += [item.lo, item.hi]
+        case If(condition):
+            if not isinstance(condition, _VALUES):
+                found.append(condition)
+        case Switch(on):
+            found.append(on)
+        case Store():
+            found.append(item.offset)
+            if item.stride is not None:
+                found.append(item.stride)
+        case Let() | Declare() | Assign() | Comment() | Block():
+            pass
+        case _:
+            assert_never(item)
+    for top in item_values(item):
+        for value in values_in(top):
+            match value:
+                case Iota(base):
+                    found.append(base)
+                case Load(_, offset, _, stride):
+                    found += [offset] if stride is None else [offset, stride]
+                case FirstLanes(expr) | Condition(expr):
+                    found.append(expr)
+                case _:
+                    pass
+    return tuple(found)
+
+
+def buffers_used(block: Block) -> frozenset[str]:
+    """Names of the buffers that are read or written."""
+    found = set()
+    for item in items(block):
+        if isinstance(item, Store):
+            found.add(item.buffer)
+        for top in item_values(item):
+            for value in values_in(top):
+                if isinstance(value, Load | Gather):
+                    found.add(value.buffer)
+    return frozenset(found)
