@@ -29,6 +29,8 @@ from tdsl.ir.kernel import Expr, Read, Statement, Var, walk
 # Elements of a block: enough that NumPy's cost of a call does not count, few enough for the cache.
 BLOCK = 1 << 17
 
+_AGAIN = "which it has already written"
+
 
 @dataclass(frozen=True)
 class _Targets:
@@ -72,6 +74,7 @@ class StatementRun:
         self.sizes = sizes
         self.buffers = buffers
         self.record = record
+        self.ranges = ranges
         self.free: Box = {name: ranges[name] for name in statement.free}
         self.reduction: Box = {name: ranges[name] for name in statement.reduction}
         self.steps = _volume(self.reduction)
@@ -79,20 +82,33 @@ class StatementRun:
         self.type = self.buffer.array.type
         self.elements = self.buffer.data.reshape(-1)
         self.reads_itself = _reads(statement.array, (statement.value,))
-        # The elements that are written must not depend on what the block writes.
-        self.pointwise = record is not None or _reads(statement.array, statement.subscript)
+        # What is written where may depend on every single write before.
+        self.singly = record is not None or _reads(statement.array, statement.subscript)
+        self.defined: npt.NDArray[np.bool_] | None = None
+        if statement.op == "define" and not self._plainly_distinct(self.free):
+            self.defined = np.zeros(self.elements.size, np.bool_)
 
     def run(self) -> None:
         """Execute all instances."""
-        for block in self._blocks(self.free):
-            self._execute(block)
+        if self.singly:
+            box = {name: self.ranges[name] for name in self.statement.indices}
+            for point in itertools.product(*(range(*ends) for ends in box.values())):
+                self._instance(dict(zip(box, point, strict=True)))
+        else:
+            for block in self._blocks(self.free):
+                self._execute(block)
+
+    def _instance(self, point: dict[str, Value]) -> None:
+        """One instance, if it is in the domain."""
+        block = self._make(self.statement.indices, point, ())
+        if block.mask(self.statement.domain)[0]:
+            targets = self._targets(block, None, distinct=True)
+            value = block.value(self.statement.value, None)
+            self._write(targets, targets.taken(value), targets.offsets)
 
     def _blocks(self, free: Box) -> Iterator[Box]:
         """Boxes of left-hand points in program order, each small enough for one block."""
-        if self.pointwise:
-            for point in itertools.product(*(range(*ends) for ends in free.values())):
-                yield {name: (i, i + 1) for name, i in zip(free, point, strict=True)}
-        elif _volume(free) <= BLOCK:
+        if _volume(free) <= BLOCK:
             yield free
         else:
             for half in _halves(free):
@@ -110,16 +126,17 @@ class StatementRun:
         touched = self._touched(free)
         if touched is not None and not touched.any():
             return
-        targets = self._targets(free, touched)
+        distinct = self._plainly_distinct(free) and not self.reads_itself
+        targets = self._targets(self._points(free), touched, distinct)
         if targets.order is None and (self.reads_itself or self.reduction):
             raise Conflict
-        if self.reads_itself or (self.reduction and self.record is not None):
+        if self.reads_itself:
             self._in_memory(free, targets)
         elif self.reduction:
             self._accumulate(free, targets)
         else:
             value = targets.block.value(self.statement.value, touched)
-            self._write(targets, targets.block, targets.taken(value), targets.offsets)
+            self._write(targets, targets.taken(value), targets.offsets)
 
     # ------------------------------------------------------------ what is written
 
@@ -135,30 +152,34 @@ class StatementRun:
                 return None
         return touched
 
-    def _targets(self, free: Box, touched: Mask) -> _Targets:
-        """Where the points write; refuses what lies outside, or is defined twice."""
+    def _targets(self, block: Block, touched: Mask, distinct: bool) -> _Targets:
+        """Where the points write; refuses what lies outside, or is defined twice.
+
+        `distinct`: the elements are known to differ, and nobody asks for their order.
+        """
         statement = self.statement
-        block = self._points(free)
         subscript = tuple(block.value(e, touched) for e in statement.subscript)
         subscript = block.inside(statement.array, subscript, touched, "writes", statement.span)
         offsets = self.buffer.offsets(subscript, block.shape).ravel()
         if touched is not None:
             offsets = offsets[touched.ravel()]
-        targets = _Targets(block, subscript, touched, offsets, None)
-        plain = {e.name for e in statement.subscript if isinstance(e, Var)}
-        wide = {name for name, (first, end) in free.items() if end - first > 1}
-        if wide <= plain and not self.reads_itself:
-            order = np.arange(0)  # they differ, and nobody asks for their order
-            return _Targets(block, subscript, touched, offsets, order)
+        if distinct:
+            return _Targets(block, subscript, touched, offsets, np.arange(0))
         order = np.argsort(offsets, kind="stable")
         again = np.diff(offsets[order]) == 0
         if not again.any():
             return _Targets(block, subscript, touched, offsets, order)
+        targets = _Targets(block, subscript, touched, offsets, None)
         if statement.op == "define":
             second = order[1:][again].min()
             bad = np.arange(offsets.size) == second
-            self._refuse(targets, bad, "writes", "which it has already written")
+            self._refuse(targets, bad, "writes", _AGAIN)
         return targets
+
+    def _plainly_distinct(self, free: Box) -> bool:
+        """Whether the points write different elements: each wide index stands in the subscript."""
+        plain = {e.name for e in self.statement.subscript if isinstance(e, Var)}
+        return {name for name, (first, end) in free.items() if end - first > 1} <= plain
 
     def _refuse(
         self, targets: _Targets, bad: npt.NDArray[np.bool_], verb: str, reason: str
@@ -240,7 +261,7 @@ class StatementRun:
                     np.broadcast_to(True if mask is None else mask, block.shape)[0]
                 )
                 taken = targets.taken(np.broadcast_to(value, block.shape)[0])
-                self._write(targets, block, taken[here], targets.offsets[here])
+                self._write(targets, taken[here], targets.offsets[here])
         except Conflict:
             self.elements[targets.offsets] = before
             self.buffer.know(targets.offsets, known)
@@ -273,18 +294,20 @@ class StatementRun:
             self._refuse(targets, bad, "reads", "which was never written")
         return load(self.elements[offsets], self.type)
 
-    def _write(
-        self, targets: _Targets, block: Block, value: npt.NDArray[Any], offsets: Offsets
-    ) -> None:
+    def _write(self, targets: _Targets, value: npt.NDArray[Any], offsets: Offsets) -> None:
         """Define or update the elements at `offsets`, in order where some agree."""
         update = self.statement.op != "define"
         if self.record is not None:
             element = tuple(int(i) for i in targets.subscript)
+            access = (self.statement.name, targets.block.instance(), self.statement.array, element)
             for verb in ("read", "write") if update else ("write",):
-                self.record(
-                    self.statement.name, block.instance(), self.statement.array, element, verb
-                )
+                self.record(*access, verb)
         if not update:
+            if self.defined is not None:
+                if self.defined[offsets].any():
+                    bad = self.defined[targets.offsets]
+                    self._refuse(targets, bad, "writes", _AGAIN)
+                self.defined[offsets] = True
             self.elements[offsets] = store(value, self.type)
         else:
             self._old(targets, offsets)
