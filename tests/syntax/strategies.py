@@ -14,10 +14,13 @@ from tdsl.schedule import directives as d
 from tdsl.syntax import tree as t
 from tdsl.syntax.build_schedule import MEMORIES, TAILS
 
+# fmt: off
 _WORDS = (
-    "a b c i j k n x1 acc do in_ at by tail when step type first plain fold as split kernel tile "
-    "select identity give range align let_ schedule unroll on def otherwise f32 exp"
-).split()
+    "a", "b", "c", "i", "j", "k", "n", "x1", "acc", "do", "in_", "let_", "f32", "exp", "at", "by",
+    "tail", "when", "step", "type", "first", "plain", "fold", "as", "split", "kernel", "tile",
+    "select", "identity", "give", "range", "align", "schedule", "unroll", "on", "def", "otherwise",
+)
+# fmt: on
 
 names = st.sampled_from(_WORDS)
 optional = st.none()
@@ -46,8 +49,8 @@ texts = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_chara
 name_exprs = st.one_of(names, st.sampled_from(("inf", "true", "false", "sum", "max"))).map(t.Name)
 leaves = st.one_of(numbers, name_exprs, name_exprs, texts.map(t.Text))
 
-_BINARY = "+ - * / // % & | ^ << >> and or".split()
-_COMPARE = "== != < <= > >=".split()
+_BINARY = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "and", "or")
+_COMPARE = ("==", "!=", "<", "<=", ">", ">=")
 
 
 def _kwargs(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_expressions_have_one_spelling(text: str) -> None:
 
 def test_numbers_made_by_the_compiler_are_exact() -> None:
     def number(value: str, is_float: bool) -> str:
-        return print_expr(t.Number(t.Fraction(value), is_float))
+        return print_expr(t.Number(Fraction(value), is_float))
 
     assert number("12", False) == "12"
     assert number("1/4", True) == "0.25"
@@ -102,7 +103,7 @@ def test_numbers_made_by_the_compiler_are_exact() -> None:
     assert number("-1/2", True) == "-0.5"
     assert number("1/3", True) == "1.0 / 3.0"
     assert number("1e30", True) == "1e30"
-    assert print_expr(t.Binary("*", t.Number(t.Fraction(1, 3), False), t.Name("x"))) == "1 / 3 * x"
+    assert print_expr(t.Binary("*", t.Number(Fraction(1, 3), False), t.Name("x"))) == "1 / 3 * x"
 
 
 def test_directives_print_as_a_person_writes_them() -> None:
@@ -177,7 +178,10 @@ def test_comments_stay_with_their_item(above: set[int], behind: set[int]) -> Non
 
 
 def test_blank_lines() -> None:
-    text = "\n\n# top\n\n\n\nkernel f(N) {\n\n\n    out y: f32[N]\n\n\n    y[i] = 0.0\n\n}\nkernel g() {\n}\n"
+    text = (
+        "\n\n# top\n\n\n\nkernel f(N) {\n\n\n    out y: f32[N]\n\n\n    y[i] = 0.0\n\n}\n"
+        "kernel g() {\n}\n"
+    )
     assert format_file(text) == (
         "# top\n\nkernel f(N) {\n    out y: f32[N]\n\n    y[i] = 0.0\n}\n\nkernel g() {\n}\n"
     )
