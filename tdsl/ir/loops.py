@@ -43,8 +43,8 @@ class Dim:
     """Iterations `0..count` of `extent` (constant) at a leaf; count None: all of them.
 
     mark: "unroll" or "vector". tail: "mask", "guard", "cases", "narrow", "peel" or "" (default):
-    how an incomplete block runs. lower: the first iteration that runs, None: 0.
-    width: lanes asked for by `vectorize by`.
+    how an incomplete block runs. width: lanes asked for by `vectorize by`. chosen: the version
+    is decided (by `tdsl.lower.specialize`): a count that is left is a mask or a test an iteration.
     """
 
     name: str
@@ -52,9 +52,9 @@ class Dim:
     extent: int
     mark: str
     count: Expr | None = None
-    lower: Expr | None = None
     tail: str = ""
     width: int | None = None
+    chosen: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,11 @@ class Scope:
 
 @dataclass(frozen=True)
 class Switch:
-    """The block of the case that equals `on`; nothing where none does."""
+    """The block of the case that equals `on`; `default` (None: nothing) where none does."""
 
     on: Expr
     cases: tuple[tuple[int, Block], ...]
+    default: Block | None = None
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ class Gather:
 class Op:
     """`op`: those of `tdsl.ir.kernel.OPS`, and "fma": args[0] * args[1] + args[2], one rounding,
     "fnma": args[2] - args[0] * args[1], one rounding. Comparisons give masks; and, or, not take
-    masks (scalars: BOOL). min and max carry NaN; `strict` ones order -0 < +0."""
+    masks (scalars: BOOL). min and max carry NaN; "min_strict" and "max_strict" order -0 < +0."""
 
     op: str
     args: tuple[Value, ...]
@@ -159,13 +159,15 @@ Value = (
 # ---------------------------------------------------------------- code
 
 
+LANE = "lane'"  # the variable that stands for the lane in an origin
+
+
 @dataclass(frozen=True)
 class Origin:
-    """Which instances a write stands for: lane l is `index + strides * l` (per index)."""
+    """Which instances a write stands for: `index` over loop variables and Var(LANE)."""
 
     statement: str
     index: tuple[Index, ...]
-    strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)

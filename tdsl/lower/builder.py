@@ -1,0 +1,228 @@
+"""Straight-line code under construction: names, loads made once, stores forwarded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tdsl.ir import vector as v
+from tdsl.ir.index import constant_difference
+from tdsl.ir.kernel import Const, Expr
+
+
+class Names:
+    """Names that are unique on the path from the function to here."""
+
+    def __init__(self, taken: Iterable[str], reserved: set[str] | None = None) -> None:
+        self._taken = set(taken)
+        self._reserved = set() if reserved is None else reserved
+
+    def fresh(self, base: str) -> str:
+        """`base_0`, `base_1`, ...: the first that is free."""
+        number = 0
+        while f"{base}_{number}" in self._taken | self._reserved:
+            number += 1
+        return self.claim(f"{base}_{number}")
+
+    def claim(self, name: str) -> str:
+        """The name itself, or with underscores where it is taken."""
+        while name in self._taken | self._reserved:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def reserve(self, base: str) -> str:
+        """`base_r0`, ...: a name that no other code of the function has."""
+        number = 0
+        while f"{base}_r{number}" in self._taken | self._reserved:
+            number += 1
+        self._reserved.add(f"{base}_r{number}")
+        return f"{base}_r{number}"
+
+    def release(self, name: str) -> None:
+        """A reserved name is free again."""
+        self._reserved.discard(name)
+
+    def inside(self) -> Names:
+        """For a nested block: what it takes is free again behind it."""
+        return Names(self._taken, self._reserved)
+
+
+class Code:
+    """Items of one block. `frozen`: buffers that no code writes."""
+
+    def __init__(self, names: Names, frozen: frozenset[str]) -> None:
+        self.items: list[v.Item] = []
+        self.names = names
+        self.frozen = frozen
+        self._loaded: dict[v.Value, v.Ref] = {}
+
+    def inside(self, *, loop: bool) -> Code:
+        """A nested block. What is loaded stays so, in a loop only from unwritten buffers."""
+        child = Code(self.names.inside(), self.frozen)
+        for value, ref in self._loaded.items():
+            if not loop or buffers(value) <= self.frozen:
+                child._loaded[value] = ref
+        return child
+
+    def add(self, item: v.Item) -> None:
+        """An item that is not straight-line code, or needs nothing remembered."""
+        self.items.append(item)
+
+    def bind(self, value: v.Value) -> v.Value:
+        """The value with its loads made before, each element once."""
+        match value:
+            case v.Load() | v.Splat(v.Load()) | v.Gather():
+                return self._load(value)
+            case _:
+                return rebuild(value, [self.bind(a) for a in operands(value)])
+
+    def _load(self, value: v.Load | v.Splat | v.Gather) -> v.Value:
+        known = self._loaded.get(value)
+        if known is not None:
+            return known
+        made: v.Value = value
+        if isinstance(value, v.Gather):
+            mask = None if value.mask is None else self.bind(value.mask)
+            made = v.Gather(value.buffer, self.bind(value.offset), value.type, mask)
+        elif isinstance(value, v.Load) and value.mask is not None:
+            made = v.Load(
+                value.buffer, value.offset, value.type, value.stride, self.bind(value.mask)
+            )
+        (name,) = buffers_of(value)
+        ref = v.Ref(self.names.fresh(name), value.type)
+        self.items.append(v.Let(ref.name, made))
+        self._loaded[value] = ref
+        return ref
+
+    def store(self, item: v.Store) -> None:
+        """A store; loads that it may change are forgotten, what it wrote is known."""
+        value = item.value
+        if isinstance(value, v.Op | v.Cast | v.Choose):
+            ref = v.Ref(self.names.fresh(item.buffer), value.type)
+            self.items.append(v.Let(ref.name, value))
+            value = ref
+        self.items.append(
+            v.Store(item.buffer, item.offset, value, item.stride, item.mask, item.origin)
+        )
+        self.forget(item)
+        if item.mask is None and isinstance(value, v.Ref):
+            load = v.Load(item.buffer, item.offset, value.type, item.stride, None)
+            self._loaded[load] = value
+
+    def forget(self, item: v.Store) -> None:
+        """Drops the loads that a store may change."""
+        for known in list(self._loaded):
+            if item.buffer in buffers(known) and not _apart(known, item):
+                del self._loaded[known]
+
+    def forget_all(self, written: Iterable[str]) -> None:
+        """Drops all loads of buffers that some nested code writes."""
+        gone = frozenset(written)
+        for known in list(self._loaded):
+            if buffers(known) & gone:
+                del self._loaded[known]
+
+
+def _apart(known: v.Value, item: v.Store) -> bool:
+    """Whether a load and a store certainly touch different elements."""
+    load = known.arg if isinstance(known, v.Splat) else known
+    if not isinstance(load, v.Load) or buffers_of(load) != {item.buffer} or load.mask is not None:
+        return False
+    gap = constant_difference(load.offset, item.offset)
+    if gap is None:
+        return False
+    return gap >= _span(item.value.type.lanes, item.stride) or -gap >= _span(
+        load.type.lanes, load.stride
+    )
+
+
+def _span(lanes: int, stride: Expr | None) -> int:
+    """Elements from the first lane to behind the last; a huge number where that is unknown."""
+    if stride is None or lanes == 1:
+        return lanes
+    if isinstance(stride, Const) and int(stride.value) > 0:
+        return (lanes - 1) * int(stride.value) + 1
+    return 1 << 62
+
+
+def buffers_of(value: v.Value) -> frozenset[str]:
+    """The buffer that a load, a broadcast load or a gather itself reads."""
+    match value:
+        case v.Load(buffer) | v.Gather(buffer):
+            return frozenset([buffer])
+        case v.Splat(v.Load(buffer)):
+            return frozenset([buffer])
+        case _:
+            return frozenset()
+
+
+def buffers(value: v.Value) -> frozenset[str]:
+    """All buffers that a value reads."""
+    own = buffers_of(value)
+    for arg in operands(value):
+        own |= buffers(arg)
+    return own
+
+
+def operands(value: v.Value) -> tuple[v.Value, ...]:
+    """The values that a value is made of."""
+    match value:
+        case v.Splat(arg) | v.Cast(_, arg) | v.Reduce(_, arg):
+            return (arg,)
+        case v.Load():
+            return () if value.mask is None else (value.mask,)
+        case v.Gather():
+            return (value.offset,) if value.mask is None else (value.offset, value.mask)
+        case v.Op(_, args):
+            return args
+        case v.Choose(mask, then, other):
+            return (mask, then, other)
+        case _:
+            return ()
+
+
+def rebuild(value: v.Value, args: list[v.Value]) -> v.Value:
+    """The same value with other operands (in the order of `operands`)."""
+    if tuple(args) == operands(value):
+        return value
+    match value:
+        case v.Splat(_, type):
+            return v.Splat(args[0], type)
+        case v.Cast(mode, _, type):
+            return v.Cast(mode, args[0], type)
+        case v.Reduce(op, _, type):
+            return v.Reduce(op, args[0], type)
+        case v.Load(buffer, offset, type, stride):
+            return v.Load(buffer, offset, type, stride, args[0] if args else None)
+        case v.Gather(buffer, _, type):
+            return v.Gather(buffer, args[0], type, args[1] if len(args) > 1 else None)
+        case v.Op(op, _, type):
+            return v.Op(op, tuple(args), type)
+        case v.Choose(_, _, _, type):
+            return v.Choose(args[0], args[1], args[2], type)
+        case _:
+            return value
+
+
+def written(code: Iterable[v.Item]) -> set[str]:
+    """The buffers that some code stores to."""
+    result: set[str] = set()
+    for item in code:
+        match item:
+            case v.Store(buffer):
+                result.add(buffer)
+            case v.For(body=body):
+                result |= written(body.items)
+            case v.Block(items):
+                result |= written(items)
+            case v.If(_, then, other):
+                result |= written(then.items)
+                if other is not None:
+                    result |= written(other.items)
+            case v.Switch(_, cases, default):
+                for _, block in cases:
+                    result |= written(block.items)
+                result |= written(default.items)
+            case _:
+                pass
+    return result

@@ -1,0 +1,71 @@
+"""How many lanes a chunk of a statement has: the widest element decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tdsl.ir import kernel as k
+from tdsl.ir.types import BOOL
+from tdsl.lower.memory import stored_type
+from tdsl.polyhedral.program import Stmt
+from tdsl.targets.target import Target
+
+
+def widest_bytes(stmt: Stmt, elem_bytes: int, varying: frozenset[str]) -> int:
+    """Bytes of the widest value of a statement whose `varying` indices differ between lanes."""
+    widest = elem_bytes
+    if stmt.value is None:
+        return widest
+    for expr in k.walk(stmt.value):
+        match expr:
+            case k.Read(_, subscript, type):
+                widest = max(widest, stored_type(type).bytes)
+                if any(_needs_numbers(i, varying) for i in subscript):
+                    widest = max(widest, 8)
+            case k.Cast(_, arg, type) if arg.type == k.INDEX:
+                if _varies(arg, varying):
+                    widest = max(widest, 8)
+                widest = max(widest, type.bytes)
+            case k.Op(op, args) if op in k.COMPARISONS and args[0].type == k.INDEX:
+                if any(_needs_numbers(a, varying) for a in args):
+                    widest = max(widest, 8)
+            case _ if expr.type not in (k.INDEX, BOOL):
+                widest = max(widest, expr.type.bytes)
+            case _:
+                pass
+    return widest
+
+
+def _varies(expr: k.Expr, varying: frozenset[str]) -> bool:
+    return any(isinstance(e, k.Var) and e.name in varying for e in k.walk(expr))
+
+
+def _needs_numbers(expr: k.Expr, varying: frozenset[str]) -> bool:
+    """Whether an index needs int64 lanes: it depends on data, or not linearly on the lane."""
+    for part in k.walk(expr):
+        match part:
+            case k.Read() | k.Cast():
+                return True
+            case k.Op("floordiv" | "mod" | "min" | "max" | "abs") | k.Select():
+                if _varies(part, varying):
+                    return True
+            case _:
+                pass
+    return False
+
+
+def widths(target: Target, bytes: int, most: int | None) -> tuple[int, ...]:
+    """Lanes that a chunk may have, most first; 1, a scalar, is always the last resort."""
+    lanes = [w // bytes for w in target.widths if w // bytes > 1]
+    return (*(n for n in lanes if most is None or n <= max(most, 2)), 1)
+
+
+def chunks(extent: int, allowed: Sequence[int]) -> list[tuple[int, int]]:
+    """(start, lanes) of the pieces of an extent: the widest first, then what is left."""
+    result = []
+    start = 0
+    for lanes in allowed:
+        while extent - start >= lanes:
+            result.append((start, lanes))
+            start += lanes
+    return result

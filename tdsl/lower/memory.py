@@ -1,0 +1,47 @@
+"""Where array elements are: buffers, and offsets in elements in the normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tdsl.ir.index import ZERO, add, mul
+from tdsl.ir.kernel import Array, Expr, Size
+from tdsl.ir.types import BOOL, U8, ElemType
+from tdsl.ir.vector import Buffer
+
+
+def stored_type(elem: ElemType) -> ElemType:
+    """How an element lies in memory: a bool is a byte, 0 or 1."""
+    return U8 if elem == BOOL else elem
+
+
+def buffer(array: Array) -> Buffer:
+    """The memory of an array."""
+    values = array.values
+    if values is not None and array.type == BOOL:
+        values = tuple(int(v) for v in values)
+    return Buffer(array.name, stored_type(array.type), array.shape, array.role, values, array.align)
+
+
+@dataclass(frozen=True)
+class Place:
+    """An array with its strides in elements."""
+
+    array: Array
+    strides: tuple[Expr, ...]
+
+    def offset(self, subscript: Sequence[Expr]) -> Expr:
+        """Offset of an element from the start of the buffer."""
+        terms = [mul(i, s) for i, s in zip(subscript, self.strides, strict=True)]
+        return add(*terms) if terms else ZERO
+
+
+def place(array: Array) -> Place:
+    """Row-major strides, or those that the array declares."""
+    if array.strides is not None:
+        return Place(array, tuple(Size(s) if isinstance(s, str) else s for s in array.strides))
+    strides: list[Expr] = []
+    for position in range(len(array.shape)):
+        strides.append(mul(*array.shape[position + 1 :]))
+    return Place(array, tuple(strides))

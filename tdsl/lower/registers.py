@@ -1,0 +1,86 @@
+"""Elements that live in registers while a scope runs.
+
+before: for k { C[i, j..j+16] = C[i, j..j+16] + a * b }
+after:  C_0 = C[i, j..j+16]; for k { C_0 = C_0 + a * b }; C[i, j..j+16] = C_0
+
+That no other access in the scope touches these elements was proved on the tree
+(`tdsl.polyhedral.registers`). Here every access must name its element by the same offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tdsl.ir import vector as v
+from tdsl.ir.index import const, linear_in, variables
+from tdsl.ir.kernel import Expr
+
+Guards = tuple[Expr, ...]
+
+
+class CannotKeep(Exception):
+    """The elements have no fixed registers."""
+
+    def __init__(self, array: str, reason: str) -> None:
+        super().__init__(f"{array}: {reason}")
+        self.array = array
+        self.reason = reason
+
+
+@dataclass
+class Register:
+    """One element, or one vector of elements.
+
+    mask: the lanes that exist. guards: conditions under which it is used at all (those that
+    all uses share); written: the same for its writes, None while there is none. loaded: it
+    must be loaded before the scope. touched: some code uses it already.
+    """
+
+    name: str
+    type: v.VType
+    offset: Expr
+    stride: Expr | None
+    mask: v.Value | None
+    guards: Guards
+    loaded: bool
+    written: Guards | None = None
+    touched: bool = False
+
+
+@dataclass
+class Partial:
+    """Lanes of partial results of a reduction into one element."""
+
+    name: str
+    type: v.VType
+    op: str
+    identity: v.Value
+    offset: Expr
+    guards: Guards
+
+
+@dataclass
+class Scope:
+    """The registers of one array while a scope is lowered. `outside`: variables known before."""
+
+    array: str
+    outside: frozenset[str]
+    registers: dict[tuple[Expr, int], Register] = field(default_factory=dict)
+    partials: dict[tuple[Expr, int], Partial] = field(default_factory=dict)
+
+    def place(self, offset: Expr, lanes: int) -> tuple[Expr, Expr | None]:
+        """(offset of the first lane, stride or None for 1), fixed while the scope runs."""
+        parts = linear_in(offset, v.LANE)
+        if parts is None:
+            raise CannotKeep(self.array, "its elements would be gathered")
+        base, stride = parts
+        if not (variables(base) | variables(stride)) <= self.outside:
+            raise CannotKeep(self.array, "an element's place changes while the loops inside run")
+        if lanes > 1 and stride == const(0):
+            raise CannotKeep(self.array, "several lanes would share an element")
+        return base, None if lanes == 1 or stride == const(1) else stride
+
+
+def shared(left: Guards, right: Guards) -> Guards:
+    """The conditions that hold at both."""
+    return tuple(g for g in left if g in right)

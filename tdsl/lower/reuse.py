@@ -1,0 +1,169 @@
+"""Values that straight-line code needs twice are made once.
+
+before: C_0 = fma(f32(B_0), x, C_0); C_1 = fma(f32(B_0), y, C_1)
+after:  t_0 = f32(B_0); C_0 = fma(t_0, x, C_0); C_1 = fma(t_0, y, C_1)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tdsl.ir import vector as v
+from tdsl.lower.builder import Names, operands, rebuild
+
+
+def share(block: v.Block, names: Names, changing: frozenset[str] = frozenset()) -> v.Block:
+    """The block with repeated operations named. `changing`: variables that Assign changes."""
+    changing = changing | _assigned(block.items)
+    items: list[v.Item] = []
+    for run in _runs(block.items):
+        if isinstance(run, list):
+            items += _shared(run, names, changing)
+        else:
+            items.append(_inside(run, names, changing))
+    return v.Block(tuple(items))
+
+
+def _runs(items: Iterable[v.Item]) -> list[list[v.Item] | v.Item]:
+    """Stretches of straight-line items, and between them the items with blocks."""
+    result: list[list[v.Item] | v.Item] = []
+    for item in items:
+        if isinstance(item, v.Let | v.LetIndex | v.Declare | v.Assign | v.Store):
+            if not result or not isinstance(result[-1], list):
+                result.append([])
+            last = result[-1]
+            assert isinstance(last, list)
+            last.append(item)
+        else:
+            result.append(item)
+    return result
+
+
+def _inside(item: v.Item, names: Names, changing: frozenset[str]) -> v.Item:
+    match item:
+        case v.For(body=body):
+            return replace(item, body=share(body, names.inside(), changing))
+        case v.If(condition, then, other):
+            rest = None if other is None else share(other, names.inside(), changing)
+            return v.If(condition, share(then, names.inside(), changing), rest)
+        case v.Switch(on, cases, default):
+            blocks = tuple((n, share(b, names.inside(), changing)) for n, b in cases)
+            return v.Switch(on, blocks, share(default, names.inside(), changing))
+        case v.Block():
+            return share(item, names.inside(), changing)
+        case _:
+            return item
+
+
+def _shared(run: list[v.Item], names: Names, changing: frozenset[str]) -> list[v.Item]:
+    counts: Counter[v.Value] = Counter()
+    for item in run:
+        value = _value(item)
+        if value is not None:
+            _count(value, counts, changing)
+    wanted = {value for value, count in counts.items() if count > 1}
+    if not wanted:
+        return run
+    made: dict[v.Value, v.Ref] = {}
+    result: list[v.Item] = []
+    for item in run:
+        value = _value(item)
+        if value is not None:
+            item = _with_value(item, _use(value, wanted, made, names, result))
+        result.append(item)
+    return result
+
+
+def _count(value: v.Value, counts: Counter[v.Value], changing: frozenset[str]) -> bool:
+    """Counts operations that read nothing that changes; whether this one does not."""
+    below = [_count(arg, counts, changing) for arg in operands(value)]
+    steady = all(below)
+    match value:
+        case v.Ref(name):
+            return name not in changing
+        case v.Op() | v.Cast() | v.Choose() | v.Reduce() | v.Splat():
+            if steady:
+                counts[value] += 1
+            return steady
+        case v.Load() | v.Gather():
+            return False
+        case _:
+            return True
+
+
+def _use(
+    value: v.Value,
+    wanted: set[v.Value],
+    made: dict[v.Value, v.Ref],
+    names: Names,
+    before: list[v.Item],
+) -> v.Value:
+    known = made.get(value)
+    if known is not None:
+        return known
+    new = rebuild(value, [_use(a, wanted, made, names, before) for a in operands(value)])
+    if value not in wanted:
+        return new
+    ref = v.Ref(names.fresh("t"), value.type)
+    before.append(v.Let(ref.name, new))
+    made[value] = ref
+    return ref
+
+
+def _value(item: v.Item) -> v.Value | None:
+    match item:
+        case v.Let(_, value) | v.Assign(_, value):
+            return value
+        case v.Declare(_, _, value):
+            return value
+        case v.Store(_, _, value):
+            return value
+        case _:
+            return None
+
+
+def _with_value(item: v.Item, value: v.Value) -> v.Item:
+    match item:
+        case v.Let() | v.Assign() | v.Declare() | v.Store():
+            return replace(item, value=value)
+        case _:
+            return item
+
+
+def defined(items: Iterable[v.Item]) -> frozenset[str]:
+    """Names of all variables of some code."""
+    return _names(items, (v.Let, v.LetIndex, v.Declare, v.Assign, v.For))
+
+
+def _assigned(items: Iterable[v.Item]) -> frozenset[str]:
+    return _names(items, (v.Declare, v.Assign))
+
+
+def _names(items: Iterable[v.Item], kinds: tuple[type, ...]) -> frozenset[str]:
+    result: set[str] = set()
+    for item in items:
+        match item:
+            case v.Let(name) | v.LetIndex(name) | v.Declare(name) | v.Assign(name):
+                if isinstance(item, kinds):
+                    result.add(name)
+            case v.For(var=name) if v.For in kinds:
+                result.add(name)
+            case _:
+                pass
+        match item:
+            case v.For(body=body):
+                result |= _names(body.items, kinds)
+            case v.If(_, then, other):
+                result |= _names(then.items, kinds)
+                result |= _names(other.items, kinds) if other is not None else set()
+            case v.Switch(_, cases, default):
+                for _, block in cases:
+                    result |= _names(block.items, kinds)
+                result |= _names(default.items, kinds)
+            case v.Block(inner):
+                result |= _names(inner, kinds)
+            case _:
+                pass
+    return frozenset(result)

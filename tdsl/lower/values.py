@@ -1,0 +1,362 @@
+"""Expressions of the kernel level as values of the vector level, for one chunk of lanes.
+
+A statement's indices are expressions over loop variables and, for the lane inside the chunk,
+Var(LANE). An index expression that does not name the lane is one number for all lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from tdsl.ir import kernel as k
+from tdsl.ir import vector as v
+from tdsl.ir.index import (
+    add,
+    compare,
+    const,
+    linear_in,
+    simplify,
+    sub,
+    substitute,
+    variables,
+)
+from tdsl.ir.types import BOOL, I64, ElemType
+from tdsl.lower.memory import Place, stored_type
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """What the target and the flags allow: one rounding for a * b + c; ordered zeros."""
+
+    fma: bool
+    strict: bool
+
+
+@dataclass(frozen=True)
+class Values:
+    """Lowers expressions of one copy of a statement.
+
+    index: the statement's indices; lanes: of the chunk; read: gives an element's value where
+    it is not simply loaded (registers), else None. tail: the lanes that run; at least one lane
+    of the whole block does, so what does not depend on the lane may be loaded without a test.
+    """
+
+    places: Mapping[str, Place]
+    index: Mapping[str, k.Expr]
+    lanes: int
+    numerics: Numerics
+    read: Callable[[str, k.Expr, int], v.Value | None]
+    tail: v.Value | None = None
+
+    # ---------------------------------------------------------------- types
+
+    def type(self, elem: ElemType) -> v.VType:
+        """The type of a value of this chunk."""
+        if elem == k.INDEX:
+            elem = I64
+        return v.VType(elem, self.lanes)
+
+    def mask_type(self, bits: int) -> v.VType:
+        return v.VType(BOOL, self.lanes, bits if self.lanes > 1 else 0)
+
+    # ---------------------------------------------------------------- expressions
+
+    def value(self, expr: k.Expr, mask: v.Value | None = None) -> v.Value:
+        """The value of an expression; loads touch memory only where `mask` holds."""
+        if expr.type == k.INDEX:
+            return self.number(expr, mask)
+        match expr:
+            case k.Const(value, type):
+                return v.Const(value, self.type(type))
+            case k.Read(array, subscript, type):
+                return self._load(array, subscript, type, mask)
+            case k.Cast(mode, arg, type):
+                if isinstance(arg, k.Const) and arg.type == k.INDEX and mode == "convert":
+                    exact = float(arg.value) if type.is_float else int(arg.value)
+                    if not type.is_float:
+                        exact = wrap(int(arg.value), type)
+                    return v.Const(exact, self.type(type))
+                return self.cast(mode, self.value(arg, mask), type)
+            case k.Select(condition, then, other, type):
+                return self._select(condition, then, other, type, mask)
+            case k.Op(op, args) if op in k.COMPARISONS and args[0].type == k.INDEX:
+                return self.condition(expr, mask)
+            case k.Op(op, args, type):
+                return self.operation(op, [self.value(a, mask) for a in args], type)
+            case k.Var() | k.Size():
+                return self.number(expr, mask)
+
+    def operation(self, op: str, args: list[v.Value], type: ElemType) -> v.Value:
+        """One operation; a product that is added or subtracted is fused where that is allowed."""
+        if op in k.COMPARISONS:
+            return v.Op(op, tuple(args), self.mask_type(args[0].type.elem.bits))
+        if op in k.LOGIC:
+            return self._logic(op, args)
+        if op in ("min", "max") and self.numerics.strict and type.is_float:
+            op += "_strict"
+        if self.numerics.fma and type.is_float and op in ("add", "sub"):
+            fused = _fuse(op, args[0], args[1])
+            if fused is not None:
+                return fused
+        return v.Op(op, tuple(args), self.type(type))
+
+    def cast(self, mode: str, arg: v.Value, type: ElemType) -> v.Value:
+        """A conversion, from masks to numbers too."""
+        if arg.type.elem == BOOL:
+            if type == BOOL:
+                return arg
+            return self.choose(
+                arg, v.Const(_one(type), self.type(type)), v.Const(_zero(type), self.type(type))
+            )
+        if type == BOOL:
+            zero = v.Const(_zero(arg.type.elem), arg.type)
+            return v.Op("ne", (arg, zero), self.mask_type(arg.type.elem.bits))
+        if arg.type.elem == type:
+            return arg
+        return v.Cast(mode, arg, self.type(type))
+
+    def choose(self, mask: v.Value, then: v.Value, other: v.Value) -> v.Value:
+        """then where the mask holds, else other."""
+        if then.type.elem == BOOL:
+            bits = then.type.bits
+            return self._logic(
+                "or",
+                [
+                    self._logic("and", [self.with_bits(mask, bits), then]),
+                    self._logic("and", [self._logic("not", [self.with_bits(mask, bits)]), other]),
+                ],
+            )
+        return v.Choose(self.with_bits(mask, then.type.elem.bits), then, other, then.type)
+
+    def with_bits(self, mask: v.Value, bits: int) -> v.Value:
+        """The mask for lanes of another width."""
+        wanted = self.mask_type(bits)
+        if mask.type == wanted:
+            return mask
+        match mask:
+            case v.FirstLanes(count):
+                return v.FirstLanes(count, wanted)
+            case v.Condition(condition):
+                return v.Condition(condition, wanted)
+            case v.Const(value):
+                return v.Const(value, wanted)
+            case v.Op("and" | "or" | "not" as op, args):
+                return v.Op(op, tuple(self.with_bits(a, bits) for a in args), wanted)
+            case _:
+                return v.Cast("convert", mask, wanted)
+
+    def both(self, left: v.Value | None, right: v.Value | None) -> v.Value | None:
+        """Both masks, where None is everywhere."""
+        if left is None or right is None:
+            return right if left is None else left
+        return left if left == right else self._logic("and", [left, right])
+
+    def _logic(self, op: str, args: list[v.Value]) -> v.Value:
+        bits = args[0].type.bits
+        same = tuple(self.with_bits(a, bits) for a in args)
+        return v.Op(op, same, self.mask_type(bits))
+
+    def _select(
+        self, condition: k.Expr, then: k.Expr, other: k.Expr, type: ElemType, mask: v.Value | None
+    ) -> v.Value:
+        chosen = self.condition(condition, mask)
+        if isinstance(chosen, v.Const):
+            return self.value(then if chosen.value else other, mask)
+        negated = self._logic("not", [chosen])
+        return self.choose(
+            chosen,
+            self.value(then, self.both(mask, chosen)),
+            self.value(other, self.both(mask, negated)),
+        )
+
+    # ---------------------------------------------------------------- indices and conditions
+
+    def here(self, expr: k.Expr) -> k.Expr:
+        """An index expression over loop variables and the lane."""
+        return simplify(substitute(expr, self.index))
+
+    def number(self, expr: k.Expr, mask: v.Value | None) -> v.Value:
+        """An index expression as int64 lanes."""
+        return self._number(self.here(expr), mask)
+
+    def _number(self, here: k.Expr, mask: v.Value | None) -> v.Value:
+        type = self.type(I64)
+        if not has_data(here):
+            parts = linear_in(here, v.LANE)
+            if parts is not None and isinstance(parts[1], k.Const):
+                return v.Iota(parts[0], int(parts[1].value), type)
+        match here:
+            case k.Op(op, args):
+                return v.Op(op, tuple(self._number(a, mask) for a in args), type)
+            case k.Cast(mode, arg):
+                return v.Cast(mode, self._data(arg, mask), type)
+            case k.Select(condition, then, other):
+                chosen = self._condition(condition, mask)
+                return self.choose(chosen, self._number(then, mask), self._number(other, mask))
+            case k.Read(array, subscript, elem):
+                return self._load_at(array, subscript, elem, mask)
+            case _:
+                raise AssertionError(f"an index expression that is no number: {here!r}")
+
+    def _data(self, here: k.Expr, mask: v.Value | None) -> v.Value:
+        # Indices are substituted already: names that are left are loop variables.
+        return replace(self, index={}).value(here, mask)
+
+    def condition(self, expr: k.Expr, mask: v.Value | None) -> v.Value:
+        """A condition as a mask; on indices alone it is decided without data where possible."""
+        if is_index_condition(expr):
+            return self._condition(self.here(expr), mask)
+        match expr:
+            case k.Op("and" | "or" | "not" as op, args):
+                return self._logic(op, [self.condition(a, mask) for a in args])
+            case _:
+                return self.value(expr, mask)
+
+    def _condition(self, here: k.Expr, mask: v.Value | None) -> v.Value:
+        if isinstance(here, k.Const):
+            return v.Const(bool(here.value), self.mask_type(8))
+        if not has_data(here) and v.LANE not in variables(here):
+            return v.Condition(here, self.mask_type(8))
+        match here:
+            case k.Op("and" | "or" | "not" as op, args):
+                return self._logic(op, [self._condition(a, mask) for a in args])
+            case k.Op(op, (left, right)):
+                counted = None if has_data(here) else self._counted(op, left, right)
+                if counted is not None:
+                    return counted
+                sides = (self._number(left, mask), self._number(right, mask))
+                return v.Op(op, sides, self.mask_type(64))
+            case _:
+                raise AssertionError(f"not a condition: {here!r}")
+
+    def _counted(self, op: str, left: k.Expr, right: k.Expr) -> v.Value | None:
+        """lane < count, for comparisons of expressions that grow by one a lane."""
+        parts = linear_in(sub(left, right), v.LANE)
+        if parts is None or parts[1] not in (const(1), const(-1)):
+            return None
+        base, stride = parts
+        if op in ("eq", "ne"):
+            at = sub(const(0), base) if stride == const(1) else base
+            upto, before = self._first(add(at, const(1))), self._first(at)
+            same = self._logic("and", [upto, self._logic("not", [before])])
+            return same if op == "eq" else self._logic("not", [same])
+        if stride == const(-1):
+            # base - lane op 0  <=>  lane - base flipped-op 0
+            base, op = sub(const(0), base), {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[op]
+        # lane + base op 0
+        at = sub(const(0), base)
+        match op:
+            case "lt":
+                return self._first(at)
+            case "le":
+                return self._first(add(at, const(1)))
+            case "ge":
+                return self._logic("not", [self._first(at)])
+            case _:
+                return self._logic("not", [self._first(add(at, const(1)))])
+
+    def _first(self, count: k.Expr) -> v.Value:
+        return self.first_lanes(count)
+
+    def first_lanes(self, count: k.Expr, bits: int = 8) -> v.Value:
+        """The mask of the lanes below `count`."""
+        if self.lanes == 1:
+            return v.Condition(compare("gt", count, const(0)), self.mask_type(0))
+        return v.FirstLanes(count, self.mask_type(bits))
+
+    # ---------------------------------------------------------------- memory
+
+    def _load(
+        self, array: str, subscript: tuple[k.Expr, ...], elem: ElemType, mask: v.Value | None
+    ) -> v.Value:
+        return self._load_at(array, tuple(self.here(i) for i in subscript), elem, mask)
+
+    def _load_at(
+        self, array: str, here: tuple[k.Expr, ...], elem: ElemType, mask: v.Value | None
+    ) -> v.Value:
+        offset = self.places[array].offset(here)
+        loaded = self.load(array, offset, stored_type(elem), mask)
+        return self.cast("convert", loaded, BOOL) if elem == BOOL else loaded
+
+    def load(self, array: str, offset: k.Expr, elem: ElemType, mask: v.Value | None) -> v.Value:
+        """The elements at an offset over loop variables and the lane."""
+        kept = self.read(array, offset, self.lanes)
+        if kept is not None:
+            return kept
+        parts = None if has_data(offset) else linear_in(offset, v.LANE)
+        if parts is not None and (parts[1] == const(0) or self.lanes == 1):
+            # One element for all lanes.
+            single = uniform(mask)
+            if mask is None or single is not None:
+                scalar = v.Load(array, parts[0], v.VType(elem), None, single)
+                return scalar if self.lanes == 1 else v.Splat(scalar, self.type(elem))
+            parts = None
+        lanes = self.both(self.tail, mask)
+        if parts is None:
+            return v.Gather(array, self._number(offset, mask), self.type(elem), lanes)
+        base, stride = parts
+        step = None if stride == const(1) else stride
+        return v.Load(array, base, self.type(elem), step, lanes)
+
+
+def uniform(mask: v.Value | None) -> v.Value | None:
+    """The mask as one scalar condition, where it is the same in all lanes."""
+    match mask:
+        case None:
+            return None
+        case v.Condition(condition):
+            return v.Condition(condition, v.VType(BOOL))
+        case _ if mask.type.lanes == 1:
+            return mask
+        case v.Op("and" | "or" | "not" as op, args):
+            parts = [uniform(a) for a in args]
+            if any(p is None for p in parts):
+                return None
+            return v.Op(op, tuple(p for p in parts if p is not None), v.VType(BOOL))
+        case _:
+            return None
+
+
+def _fuse(op: str, left: v.Value, right: v.Value) -> v.Value | None:
+    """x + a * b, a * b + x, x - a * b with one rounding."""
+    if isinstance(right, v.Op) and right.op == "mul":
+        name = "fma" if op == "add" else "fnma"
+        return v.Op(name, (*right.args, left), left.type)
+    if op == "add" and isinstance(left, v.Op) and left.op == "mul":
+        return v.Op("fma", (*left.args, right), right.type)
+    return None
+
+
+def has_data(expr: k.Expr) -> bool:
+    """Whether an index expression reads an array."""
+    return any(isinstance(e, k.Read | k.Cast) for e in k.walk(expr))
+
+
+def is_index_condition(expr: k.Expr) -> bool:
+    """Whether a condition is about indices and sizes alone (and data used as an index)."""
+    match expr:
+        case k.Const():
+            return True
+        case k.Op("and" | "or" | "not", args):
+            return all(is_index_condition(a) for a in args)
+        case k.Op(op, args) if op in k.COMPARISONS:
+            return args[0].type == k.INDEX
+        case _:
+            return False
+
+
+def wrap(value: int, type: ElemType) -> int:
+    """An integer as its type holds it."""
+    value &= (1 << type.bits) - 1
+    if type.kind == "int" and value >> (type.bits - 1):
+        value -= 1 << type.bits
+    return value
+
+
+def _one(type: ElemType) -> int | float:
+    return 1.0 if type.is_float else 1
+
+
+def _zero(type: ElemType) -> int | float:
+    return 0.0 if type.is_float else 0
