@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import islpy as isl
 
-from tdsl.polyhedral.program import Stmt
+from tdsl.ir.kernel import Expr
+from tdsl.polyhedral.affine import constant_value, pw_aff
+from tdsl.polyhedral.model import scope_of
+from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq
 
 Path = tuple[Loop | int, ...]
@@ -54,3 +59,34 @@ def before(where: dict[str, Path], source: Stmt, sink: Stmt) -> isl.Map | None:
                 return result
             return equal if result is None else result.union(equal)
     return result
+
+
+def tree_from_order(program: Program, times: Mapping[str, Sequence[Expr]]) -> Node:
+    """The tree in which each statement's instances run by these tuples, lexicographically.
+
+    Where all statements of a group have constants they make a sequence, elsewhere a loop t0,
+    t1, ... by its position in the tuples. Short tuples go on with zeros; statements with equal
+    constants to the end run in the order of the mapping.
+    """
+    depth = max(len(time) for time in times.values())
+    coords = {}
+    for name, time in times.items():
+        where = scope_of(program, name)
+        zeros = [where.constant(0)] * (depth - len(time))
+        coords[name] = [*(pw_aff(e, where) for e in time), *zeros]
+    return _ordered(coords, 0, depth)
+
+
+def _ordered(coords: Mapping[str, Sequence[isl.PwAff]], position: int, depth: int) -> Node:
+    if position == depth:
+        leaves = tuple(Leaf(name) for name in coords)
+        return leaves[0] if len(leaves) == 1 else Seq(leaves)
+    here = {name: functions[position] for name, functions in coords.items()}
+    groups: dict[int, dict[str, Sequence[isl.PwAff]]] = {}
+    for name, function in here.items():
+        value = constant_value(function)
+        if value is None:
+            return Loop(f"t{position}", here, _ordered(coords, position + 1, depth))
+        groups.setdefault(value, {})[name] = coords[name]
+    parts = [_ordered(groups[value], position + 1, depth) for value in sorted(groups)]
+    return parts[0] if len(parts) == 1 else Seq(tuple(parts))
