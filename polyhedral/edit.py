@@ -13,6 +13,7 @@ from dataclasses import replace
 import islpy as isl
 
 from tdsl.polyhedral.extent import greatest, least
+from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, SplitInfo, Tail, loops_of, path, statements
 
@@ -336,3 +337,22 @@ def mark(
         name,
         lambda loop: replace(loop, mark=kind, width=width, by=by, plain=plain),
     )
+
+
+def jammed(tree: Node, dims: tuple[Loop, ...] = ()) -> Node:
+    """The order in which copies run: lanes and jammed copies innermost, as code generation has it.
+
+    before: for io { unroll ii { for k { S } } }     after: for io { for k { unroll ii { S } } }
+    """
+    match tree:
+        case Leaf(statement):
+            node: Node = tree
+            for dim in reversed(dims):
+                node = replace(dim, coords={statement: dim.coords[statement]}, body=node)
+            return node
+        case Seq(children):
+            return Seq(tuple(jammed(c, dims) for c in children))
+        case Loop():
+            if is_dim(tree):
+                return jammed(tree.body, (*dims, tree))
+            return replace(tree, body=jammed(tree.body, dims))

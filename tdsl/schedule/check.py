@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from tdsl.diagnostics import IllegalSchedule, Note, Span
 from tdsl.polyhedral import dependences, legality
-from tdsl.polyhedral.edit import find
+from tdsl.polyhedral.edit import find, jammed
 from tdsl.polyhedral.explain import describe_violation
-from tdsl.polyhedral.inits import is_reduction_loop
 from tdsl.polyhedral.leaves import is_dim
-from tdsl.polyhedral.program import Violation
+from tdsl.polyhedral.program import Dependence, Violation
 from tdsl.polyhedral.tree import Loop, Node, loops, statements
 from tdsl.schedule.hints import refusal
 from tdsl.schedule.state import LoopAt, State
@@ -20,10 +19,11 @@ from tdsl.schedule.state import LoopAt, State
 def order(state: State) -> tuple[Violation, ...]:
     """The dependences that the tree runs backward."""
     tree = legality.with_inits(state.program, state.tree)
-    relaxed = dependences.relaxed(
-        state.dependences, state.program, state.reassociate, state.strict_fp
-    )
-    return legality.check(state.program, tree, relaxed)
+    return legality.check(state.program, tree, _relaxed(state))
+
+
+def _relaxed(state: State) -> tuple[Dependence, ...]:
+    return dependences.relaxed(state.dependences, state.program, state.reassociate, state.strict_fp)
 
 
 def mark(state: State, at: LoopAt) -> tuple[Violation, ...]:
@@ -47,10 +47,8 @@ def mark(state: State, at: LoopAt) -> tuple[Violation, ...]:
                 carried += _parallel(state, tree, find(tree, at.statement, name))
             return carried
         case "unroll" if jams(loop):
-            relaxed = dependences.relaxed(
-                state.dependences, state.program, state.reassociate, state.strict_fp
-            )
-            return legality.check_unroll_jam(state.program, tree, relaxed, loop)
+            # Loops unrolled together keep their own order: ask the tree after the jam.
+            return legality.check(state.program, jammed(tree), _relaxed(state))
         case _:
             return ()
 
@@ -62,13 +60,6 @@ def _parallel(state: State, tree: Node, loop: Loop) -> tuple[Violation, ...]:
 def jams(loop: Loop) -> bool:
     """Whether an unrolled loop moves inside others."""
     return is_dim(loop) and any(not is_dim(inner) for inner in loops(loop.body))
-
-
-def reduces(state: State, loop: Loop) -> tuple[str, ...]:
-    """The statements that a loop takes through the terms of their reduction."""
-    return tuple(
-        s for s in statements(loop.body) if is_reduction_loop(loop, state.program.statements[s])
-    )
 
 
 def shape(state: State, span: Span | None) -> None:

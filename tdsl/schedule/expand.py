@@ -84,7 +84,12 @@ def _block(
         match directive:
             case Let(name, value):
                 if name in own:
-                    raise refusal(directive.span, f"{name} already has a value here", via=via)
+                    raise refusal(
+                        directive.span,
+                        f"{name} already has a value here",
+                        help="a let is not assigned again: choose another name",
+                        via=via,
+                    )
                 own.add(name)
                 scope = scope.bind(name, Binding(value, scope))
                 yield Item(directive, scope, on, via)
@@ -107,7 +112,9 @@ def _recipe(
     recipe = recipes.get(use.recipe)
     if recipe is None:
         message = f"there is no recipe {use.recipe}"
-        raise refusal(use.span, message, help=closest(use.recipe, recipes, "recipes"), via=via)
+        raise refusal(
+            use.span, message, help=closest(use.recipe, recipes, "recipes in this file"), via=via
+        )
     if use.recipe in inside or len(inside) >= DEPTH:
         raise refusal(use.span, f"recipe {use.recipe} would use itself without end", via=via)
     return recipe

@@ -55,7 +55,11 @@ def one(state: State, ref: LoopRef, on: Sequence[str]) -> LoopAt:
     found = candidates(state, ref, on)
     if len(found) > 1:
         names = [str(f) for f in found]
-        raise refusal(ref.span, f"{ref} may be {listing(names, 'or')}", help=f"write {names[0]}")
+        raise refusal(
+            ref.span,
+            f"{ref} may be {listing(names, 'or')}",
+            help=f"write {names[0]}, or put the directive in `on {found[0].statement} {{ ... }}`",
+        )
     return found[0]
 
 

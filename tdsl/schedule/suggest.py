@@ -9,7 +9,7 @@ from itertools import islice, permutations
 from tdsl.diagnostics import Error, IllegalSchedule
 from tdsl.polyhedral.program import Violation
 from tdsl.polyhedral.tree import loops_of
-from tdsl.schedule.directives import LoopRef, Parallel, Reorder, Skew, Tile, Vectorize
+from tdsl.schedule.directives import LoopRef, Parallel, Reorder, Skew, Tile, Unroll, Vectorize
 from tdsl.schedule.references import candidates, every
 from tdsl.schedule.resolve import Step
 from tdsl.schedule.state import State
@@ -38,6 +38,7 @@ def helped(error: IllegalSchedule, state: State, step: Step, attempt: Attempt) -
         _skew(state, step, works),
         _other_order(state, step, works),
         _other_loop(state, step, works),
+        _plain(state, step, works),
     )
     help = next((found for each in tries for found in each), None)
     if help is None:
@@ -108,3 +109,11 @@ def _other_loop(state: State, step: Step, works: Works) -> Iterator[str]:
         other = replace(d, loops=(LoopRef(at.statement, loop.name),))
         if loop is not at.loop and works(state, Step(other)):
             yield f"`{print_directive(other)}` would be legal"
+
+
+def _plain(state: State, step: Step, works: Works) -> Iterator[str]:
+    d = step.directive
+    if isinstance(d, Unroll) and not d.plain:
+        other = replace(d, plain=True)
+        if works(state, replace(step, directive=other)):
+            yield f"`{print_directive(other)}` keeps the order: copies one after the other"
