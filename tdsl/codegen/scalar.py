@@ -54,7 +54,9 @@ def scalar_op(unit: Unit, op: str, args: Sequence[C], elem: ElemType) -> C:
         return binary(*_COMPARE[op], *args)
     if op in _LOGIC:
         return binary(*_LOGIC[op], *args)
-    if op == "not":
+    if elem.name == "bool" and op in _BITS:
+        return binary(*_BITS[op], *args)
+    if op == "not" or (op == "bnot" and elem.name == "bool"):
         return C(f"!{args[0].at(UNARY)}", UNARY)
     if elem.is_float:
         return _float_op(unit, op, args, elem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never, get_args
+from typing import assert_never
 
 from tdsl.codegen.index import IndexPrinter, non_negative
 from tdsl.codegen.names import Names
@@ -26,9 +26,7 @@ from tdsl.ir.vector import (
     Store,
     Switch,
 )
-from tdsl.ir.walk_vector import blocks, buffers_used
-
-INDEX_NODES = get_args(kernel.Expr)
+from tdsl.ir.walk_vector import VALUES, blocks, buffers_used
 
 
 class StatementPrinter:
@@ -134,10 +132,10 @@ class StatementPrinter:
     def _if(self, item: If, depth: int) -> list[str]:
         pad = "    " * depth
         condition = item.condition
-        if isinstance(condition, INDEX_NODES):
-            text = self._index(condition).text
+        if isinstance(condition, VALUES):
+            text = self._values(condition).text
         else:
-            text = self._values(condition).text  # type: ignore[arg-type]
+            text = self._index(condition).text
         lines = wrap(f"{pad}if ({text}) {{")
         lines += self._block(item.then, depth + 1)
         if item.other is not None and item.other.items:

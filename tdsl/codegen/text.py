@@ -101,7 +101,7 @@ def wrap(line: str) -> list[str]:
         rest, first = rest[cut:].lstrip(), False
 
 
-_OPERATORS = tuple("+-*/%&|^?:=<>") + ("&&", "||", "==", "!=", "<=", ">=", "<<", ">>")
+_OPERATORS = (*"+-*/%&|^?:=<>", "&&", "||", "==", "!=", "<=", ">=", "<<", ">>")
 
 
 def _cut(text: str, room: int) -> int | None:

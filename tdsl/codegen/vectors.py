@@ -113,12 +113,12 @@ def _by_lane(unit: Unit, op: str, args: Sequence[C], of: VType, result: VType) -
 def _mask_op(unit: Unit, op: str, args: Sequence[C], type: VType) -> C:
     """Bits or lanes of ones, the operators are the same."""
     match op:
-        case "and" | "or":
-            return binary(*_BITS["b" + op], *args)
+        case "and" | "or" | "band" | "bor" | "bxor":
+            return binary(*_BITS["b" + op.removeprefix("b")], *args)
         case "eq" | "ne":
             different = binary(*_BITS["bxor"], *args)
             return different if op == "ne" else _not(unit, different, type)
-        case "not":
+        case "not" | "bnot":
             return _not(unit, args[0], type)
         case _:
             raise ValueError(f"{op} is no operation on masks")

@@ -33,7 +33,7 @@ from tdsl.ir.vector import (
     Value,
 )
 
-_VALUES = (
+VALUES = (
     Const, Ref, Iota, Splat, Load, Gather, Op, Cast, Choose, FirstLanes, Condition, Reduce,
 )  # fmt: skip
 
@@ -97,7 +97,7 @@ def item_values(item: Item) -> tuple[Value, ...]:
         case Store():
             return (item.value,) if item.mask is None else (item.value, item.mask)
         case If(condition):
-            return (condition,) if isinstance(condition, _VALUES) else ()
+            return (condition,) if isinstance(condition, VALUES) else ()
         case _:
             return ()
 
@@ -111,7 +111,7 @@ def item_indices(item: Item) -> tuple[Expr, ...]:
         case For():
             found += [item.lo, item.hi]
         case If(condition):
-            if not isinstance(condition, _VALUES):
+            if not isinstance(condition, VALUES):
                 found.append(condition)
         case Switch(on):
             found.append(on)
