@@ -132,6 +132,8 @@ class _Propagation:
 
     def _ordered(self, a: Expr, b: Expr, gap: int) -> None:
         """a + gap <= b."""
+        if self.range(a)[0] + gap > self.range(b)[1]:
+            self.empty = True
         self.restrict(a, -math.inf, self.range(b)[1] - gap)
         self.restrict(b, self.range(a)[0] + gap, math.inf)
 
