@@ -141,6 +141,13 @@ def _unary(span: Span, parts: list[Any]) -> t.Unary:
 
 
 def _compare(span: Span, parts: list[Any]) -> t.Compare:
+    first = parts[0]
+    if isinstance(first, t.Name) and first.id in ("saturate", "bitcast"):
+        raise ParseError.at(
+            span,
+            f"the type behind `{first.id}` touches it, and the argument touches the type",
+            help=f"write `{first.id}<u8>(x)`",
+        )
     return t.Compare(parts[0], tuple(zip(parts[1::2], parts[2::2], strict=True)), span=span)
 
 

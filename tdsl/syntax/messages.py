@@ -11,7 +11,15 @@ from tdsl.diagnostics import Diagnostic, ParseError, Source, Span
 from tdsl.syntax.lexer import RESERVED
 from tdsl.syntax.mistakes import RULES
 from tdsl.syntax.scene import Answer, Scene, tokens_before
-from tdsl.syntax.vocabulary import DIRECTIVES, FILE_ITEMS, OPERAND, OPERATORS, STRAY
+from tdsl.syntax.vocabulary import (
+    DIRECTIVES,
+    EXAMPLES,
+    FILE_ITEMS,
+    ITEM_EXAMPLES,
+    OPERAND,
+    OPERATORS,
+    STRAY,
+)
 
 
 def stray(source: Source, offset: int, text: str) -> ParseError:
@@ -63,7 +71,27 @@ def _error(span: Span, message: str, help: str | None = None) -> ParseError:
 
 def _expected(scene: Scene) -> Answer:
     found = f"`{scene.text}`" if scene.text else "the end of the text"
-    return Answer(f"expected {_describe(scene.expected)}, found {found}")
+    example = _example(scene)
+    return Answer(
+        f"expected {_describe(scene.expected)}, found {found}",
+        f"write for example `{example}`" if example else None,
+    )
+
+
+def _example(scene: Scene) -> str | None:
+    """An example of the item that the token interrupts: the one its line begins with."""
+    line = scene.line()
+    if not line and scene.before:  # the item stands on the line above
+        start = scene.span.source.text.rfind("\n", 0, scene.before[-1].start) + 1
+        line = [s.text for s in scene.before if s.start >= start]
+    if not line or not scene.before:
+        return None
+    match scene.block():
+        case "schedule" | "recipe":
+            return EXAMPLES.get(line[0])
+        case "graph" if line[0] == "out":
+            return "out y = relu(x)"
+    return ITEM_EXAMPLES.get(line[0])
 
 
 def _describe(expected: frozenset[str]) -> str:
@@ -72,8 +100,8 @@ def _describe(expected: frozenset[str]) -> str:
         out.append("an expression")
         left -= OPERAND
     elif "NAME" in left and "let" in left:
-        out.append("an equation or a declaration")
-        left -= {"NAME", *RESERVED}
+        out.append("an equation, a declaration")
+        left -= {"NAME", "align", "range", "strides", *RESERVED}
     elif "NAME" in left:
         out.append("a name")
     if left >= {"split", "tile"}:
@@ -82,9 +110,9 @@ def _describe(expected: frozenset[str]) -> str:
     if left >= {"kernel", "schedule"}:
         out.append("an item such as `kernel`")
         left -= {*FILE_ITEMS, "const"}
-    if left & OPERATORS:
+    if "*" in left:
         out.append("an operator")
-        left -= OPERATORS
+        left -= {*OPERATORS, ".", "[", "(", "="}
     left -= {"NAME", "TYPED_NAME", "STRING", "$END"}
     out += [f"`{word}`" for word in sorted(left)]
     return " or ".join([", ".join(out[:-1]), out[-1]] if len(out) > 1 else out)

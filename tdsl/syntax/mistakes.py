@@ -18,10 +18,15 @@ from tdsl.syntax.vocabulary import (
     ELEMENT_WORDS,
     EXAMPLES,
     FILE_ITEMS,
+    ITEM_EXAMPLES,
     OPERATORS,
 )
 
 # ---------------------------------------------------------------- brackets
+
+
+_ROLES = ("in", "out", "inout", "const", "temp")
+_RANGE_FOLLOWS = re.compile(r"[^\]\n]*(?:\.\.|:)")
 
 
 def _unclosed_at_end(scene: Scene) -> Answer | None:
@@ -57,9 +62,9 @@ def _unclosed_before_item(scene: Scene) -> Answer | None:
 def _wrong_closer(scene: Scene) -> Answer | None:
     if scene.text not in (")", "]", "}") or (scene.word(1) == "," and scene.open):
         return None
-    if not scene.open:
+    opener = scene.open[-1] if scene.open else None
+    if opener is None or (opener.text == "{" and scene.text != "}"):
         return Answer(f"this `{scene.text}` closes nothing", "leave it out")
-    opener = scene.open[-1]
     if CLOSER[opener.text] == scene.text:
         return None
     return Answer(
@@ -107,7 +112,8 @@ def _absent(scene: Scene) -> Answer | None:
     for word, span in ((scene.text, scene.span), (scene.word(1), None)):
         if word in ABSENT and scene.text != "[" and scene.text != ".":
             place = span or scene.before[-1]
-            return Answer(f"there is no `{word}` in the language", ABSENT[word], place)
+            help = "write `when`" if "when" in scene.expected else ABSENT[word]
+            return Answer(f"there is no `{word}` in the language", help, place)
     return None
 
 
@@ -140,6 +146,8 @@ def _python_block(scene: Scene) -> Answer | None:
     if scene.text != ":" or scene.word(1) == ":":
         return None
     line = scene.line()
+    if line[:1] == ["def"] and scene.inside() == "(":
+        return Answer("the parameters of a `def` have no types", "write `def f(x) = max(x, 0.0)`")
     if line[:1] == ["def"]:
         return Answer("a `def` is one expression", "write `def f(x) = max(x, 0.0)`")
     if scene.word(1) in (")", "]") or line[:1] == ["for"]:
@@ -163,6 +171,19 @@ def _c_for(scene: Scene) -> Answer | None:
     return None
 
 
+def _range(scene: Scene) -> Answer | None:
+    """Ranges as other languages write them, of a `for` or a reduction."""
+    loop = "for" in scene.line() and scene.inside() not in ("[", "(")
+    help = "write `for i in 0..N { ... }`" if loop else "write `sum[k in 0..N](x[k])`"
+    if scene.text == "=" and (scene.expected == {"in"} or _RANGE_FOLLOWS.match(scene.rest())):
+        return Answer("a range is written `k in lo..hi`", help)
+    if scene.text == "in" and scene.inside() == "(" and scene.word(1).isidentifier():
+        return Answer("a reduction lists its indices in brackets, before its term", help)
+    if ".." in scene.expected and scene.text not in ("=", ""):
+        return Answer("a range has two ends, with `..` between them", help)
+    return None
+
+
 def _equals(scene: Scene) -> Answer | None:
     if scene.text == "=" and "==" in scene.expected:
         return Answer("`=` defines, it does not compare", "write `==`")
@@ -178,6 +199,61 @@ def _update_by(scene: Scene) -> Answer | None:
         f"there is no update with `{scene.text}=`",
         "updates are `+=`, `-=`, `*=`, `min=` and `max=`",
     )
+
+
+def _call_as_element(scene: Scene) -> Answer | None:
+    if scene.text != "(" or "+=" not in scene.expected:
+        return None
+    name = scene.word(1)
+    if re.match(r"[^()\n]*\)\s*[-+*]?=", scene.rest()):
+        return Answer("the indices of an array stand in brackets", f"write `{name}[...] = ...`")
+    return Answer(
+        "a call alone does nothing: an equation gives its value to an array",
+        f"write for example `y[i] = {name}(x[i])`",
+    )
+
+
+def _no_equation(scene: Scene) -> Answer | None:
+    """A name or element where an item starts, without `=`."""
+    if "+=" not in scene.expected or scene.text in ("==", "<", ".", "("):
+        return None
+    place, depth = len(scene.before) - 1, 0
+    while place > 0 and (depth or scene.before[place].text == "]"):
+        depth += {"]": 1, "[": -1}.get(scene.before[place].text, 0)
+        place -= 1
+    target = scene.before[place].to(scene.before[-1])
+    if scene.kind == "NAME" and ":" in scene.expected:
+        return Answer(
+            f"this starts an equation, but neither `=` nor `:` follows `{target.text}`",
+            f"write `{target.text}: {scene.text}...` if it is a label; else an operator is missing",
+            target,
+        )
+    return Answer(
+        f"this starts an equation, but no `=` follows `{target.text}`",
+        "if it belongs to what stands before it, an operator is missing there",
+        target,
+    )
+
+
+def _list(scene: Scene) -> Answer | None:
+    if scene.text != "[" or "NUMBER" not in scene.expected:
+        return None
+    return Answer(
+        "a list of values stands only in a `const` table",
+        "write for example `const w: f32[3] = [1, 2, 1]`, and `w[i]` here",
+    )
+
+
+def _empty_brackets(scene: Scene) -> Answer | None:
+    if scene.text != "]" or scene.word(1) != "[" or "NUMBER" not in scene.expected:
+        return None
+    return Answer("these brackets hold no index", "a scalar is written without brackets")
+
+
+def _second_where(scene: Scene) -> Answer | None:
+    if scene.text != "where" or "where" not in scene.line():
+        return None
+    return Answer("there is one `where` to an equation", "join its conditions by `and`")
 
 
 # ---------------------------------------------------------------- numbers and names
@@ -202,6 +278,10 @@ def _plus_sign(scene: Scene) -> Answer | None:
 def _reserved(scene: Scene) -> Answer | None:
     if scene.text not in RESERVED or "NAME" not in scene.expected or "NUMBER" in scene.expected:
         return None
+    if scene.text == "for" and scene.word(1) == "schedule":
+        return Answer(
+            "a schedule names the kernel that it belongs to", "write `schedule f for any { ... }`"
+        )
     return Answer(
         f"`{scene.text}` is a word of the language and cannot be a name",
         f"choose another name, such as `{scene.text}_`",
@@ -211,10 +291,43 @@ def _reserved(scene: Scene) -> Answer | None:
 # ---------------------------------------------------------------- kernels and schedules
 
 
+def _declared_type(scene: Scene) -> Answer | None:
+    if scene.expected == {"type"}:
+        return Answer(
+            "a constant is declared without a type",
+            "write `<pad = 1>`; an element type is declared as `<T: type = f32>`",
+        )
+    line = scene.line()
+    if not line or line[0] not in _ROLES or not scene.expected <= {",", ":"}:
+        return None
+    if scene.kind == "NAME":
+        return Answer(
+            f"`:` is missing before `{scene.text}`", f"write for example `{ITEM_EXAMPLES[line[0]]}`"
+        )
+    return Answer(
+        "a declaration names a type behind `:`", f"write for example `{ITEM_EXAMPLES[line[0]]}`"
+    )
+
+
+def _comma_between_items(scene: Scene) -> Answer | None:
+    if scene.text != "," or scene.inside() != "{" or "NAME" not in scene.expected:
+        return None
+    return Answer("`,` does not separate items", "leave it out: items need no separator")
+
+
+def _import(scene: Scene) -> Answer | None:
+    if scene.line()[:1] != ["import"]:
+        return None
+    return Answer(
+        "an import is one bare name, without folder and ending",
+        "write `import ops` for a file ops.tdsl beside this one",
+    )
+
+
 def _kernel_sizes(scene: Scene) -> Answer | None:
     words = [s.text for s in scene.before]
     help = "write `kernel f(N) { in x: f32[N] ... }`"
-    if words[-2:-1] == ["kernel"] and scene.text not in ("(", "<") and scene.kind != "$END":
+    if words[-2:-1] == ["kernel"] and scene.text in ("{", ":", "for"):
         message = "a kernel lists its sizes in parentheses, also where it has none"
         return Answer(message, "write `kernel f(N) { ... }` or `kernel f() { ... }`")
     if scene.inside() != "(" or not scene.expected <= {",", ")", "NAME"}:
@@ -222,6 +335,8 @@ def _kernel_sizes(scene: Scene) -> Answer | None:
     place = len([s for s in scene.before if s.end <= scene.open[-1].start])
     if "kernel" not in words[max(0, place - 2) : place] and words[place - 1 : place] != [">"]:
         return None
+    if scene.text == "=":
+        return Answer("a size has no default", "write constants as `kernel f<pad = 1>(N) { ... }`")
     message = "the parentheses of a kernel list its sizes; arrays are declared in its body"
     return Answer(message, help)
 
@@ -247,11 +362,18 @@ def _parentheses_of_directive(scene: Scene) -> Answer | None:
 def _directive(scene: Scene) -> Answer | None:
     if scene.kind != "NAME" or not scene.expected >= {"split", "tile"}:
         return None
-    close = difflib.get_close_matches(scene.text, DIRECTIVES, 1, 0.7)
     line = scene.line()
+    first = not line or line[-1] in ("{", "}")
+    close = difflib.get_close_matches(scene.text, DIRECTIVES, 1, 0.6 if first else 0.8)
+    method = re.match(r"(?:\.\w+)*\.([a-z]+)\(", scene.rest())
+    if method and method.group(1) in DIRECTIVES:
+        return Answer(
+            "methods belong to Python; here stand directives",
+            f"write for example `{EXAMPLES[method.group(1)]}`",
+        )
     if close:
         return Answer(f"`{scene.text}` is not a directive", f"did you mean `{close[0]}`?")
-    if line and line[-1] not in ("{", "}"):
+    if not first:
         used = next((w for w in reversed(line) if w in DIRECTIVES), None)
         help = f"write for example `{EXAMPLES[used]}`" if used else None
         return Answer(f"`{scene.text}` does not go on with this directive", help)
@@ -299,8 +421,12 @@ RULES: tuple[Callable[[Scene], Answer | None], ...] = (
     _unclosed_before_item,
     _comment,
     _c_for,
+    _range,
     _absent,
     _slice,
+    _empty_brackets,
+    _list,
+    _second_where,
     _python_block,
     _braces_of_def,
     _wrong_closer,
@@ -309,6 +435,11 @@ RULES: tuple[Callable[[Scene], Answer | None], ...] = (
     _c_declaration,
     _equals,
     _update_by,
+    _call_as_element,
+    _declared_type,
+    _comma_between_items,
+    _import,
+    _no_equation,
     _point,
     _plus_sign,
     _kernel_sizes,

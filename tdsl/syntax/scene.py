@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tdsl.diagnostics import Note, Source, Span
+from tdsl.syntax.vocabulary import FILE_ITEMS
 
 _TOKEN = re.compile(
     r'[ \t\r\n\f\ufeff]+|#[^\n]*|(?P<token>"[^"\n]*"|[A-Za-z_]\w*|\d\w*|\.\.|->|//|[=!<>]=|.)',
@@ -36,6 +37,13 @@ class Scene:
     def rest(self) -> str:
         """The text behind the token."""
         return self.span.source.text[self.span.end :]
+
+    def block(self) -> str:
+        """The word that begins the item of the file whose block the token is in."""
+        if not self.open:
+            return ""
+        words = [s.text for s in self.before if s.end <= self.open[0].start]
+        return next((word for word in reversed(words) if word in FILE_ITEMS), "")
 
     def inside(self) -> str:
         """The innermost open bracket."""

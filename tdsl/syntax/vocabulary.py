@@ -46,6 +46,30 @@ EXAMPLES = {
 }
 DIRECTIVES = tuple(EXAMPLES)
 
+# The other items, by the word that they begin with.
+ITEM_EXAMPLES = {
+    "kernel": "kernel f<pad = 1>(N) { ... }",
+    "schedule": "schedule f.fast for avx512, neon when N >= 64 { ... }",
+    "recipe": "recipe r(P, i, MR = 6) { ... }",
+    "def": "def relu(v) = max(v, 0.0)",
+    "combine": "combine f(m, z; m2, z2) { identity 0.0, 0.0  give m + m2, z + z2 }",
+    "record": "record block { d: f16  q: u8[16] }",
+    "import": "import ops",
+    "graph": "graph g<N = 1> { in x: f32[N]  out y = relu(x) }",
+    "select": "select conv2d { direct when R == 1  winograd otherwise }",
+    "let": "let M = N // 2",
+    "assume": "assume N >= 1, N % 8 == 0",
+    "in": "in x: f32[N]",
+    "out": "out y: f32[N]",
+    "inout": "inout x: f32[N]",
+    "temp": "temp t: f32[N]",
+    "const": "const w: f32[3] = [1, 2, 1]",
+    "for": "for i in 0..N, j in 0..i { ... }",
+    "static": "static for s in 0..4 { ... }",
+    "identity": "identity -inf, 0.0",
+    "give": "give max(m, m2), z + z2",
+}
+
 OPERATORS = frozenset(
     "+ - * / // % & | ^ << >> < <= > >= == != and or".split()  # noqa: SIM905
 )
