@@ -68,21 +68,26 @@ def _instance(stmt: Stmt, values: tuple[int, ...]) -> str:
 def missing_assumption(program: Program, bad: isl.Set) -> str | None:
     """What sizes would have to satisfy for a parametric set to be empty, in the user's words.
 
-    None where it would take a size of 0, that is no work, or where no short condition says it.
+    None where it would take sizes of 0 or 1, or where no short condition says it.
     """
     good = program.context.subtract(bad.params()).coalesce()
-    positive = program.context
-    for position in range(good.dim(isl.dim_type.param)):
-        positive = positive.lower_bound_val(isl.dim_type.param, position, isl.Val(1))
+    some = _at_least(program.context, 2)
     useful = isl.Set.empty(good.get_space())
     for part in good.get_basic_sets():
-        if not positive.is_disjoint(part.to_set()):
+        if not some.is_disjoint(part.to_set()):
             useful = useful.union(part.to_set())
     names = {isl_name: name for name, isl_name in program.params.items()}
-    shorter = useful.gist(positive)  # without what only excludes empty work, if that suffices
+    # Without what only excludes empty work, if that suffices.
+    shorter = useful.gist(_at_least(program.context, 1))
     if not shorter.intersect(program.context).is_subset(good):
         shorter = useful.gist(program.context)
     return sizes_condition(shorter, names)
+
+
+def _at_least(sizes: isl.Set, least: int) -> isl.Set:
+    for position in range(sizes.dim(isl.dim_type.param)):
+        sizes = sizes.lower_bound_val(isl.dim_type.param, position, isl.Val(least))
+    return sizes
 
 
 def _assume(program: Program, bad: isl.Set, otherwise: str) -> str:
