@@ -7,6 +7,7 @@ integer coefficients. `simplify` returns an expression whose sums are in that fo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Select, Size, Var, walk
 from tdsl.ir.types import BOOL
@@ -83,8 +84,18 @@ def poly(expr: Expr) -> dict[Monomial, int]:
             return _sum({}, poly(a), -1)
         case Op("mul", (a, b)):
             return _product(poly(a), poly(b))
-        case _:
+        case Var() | Size():
             return {(expr,): 1}
+        case _:
+            atom = simplify(expr)
+            return {(atom,): 1} if _is_atom(atom) else poly(atom)
+
+
+def _is_atom(expr: Expr) -> bool:
+    """Whether an expression in normal form is no number, sum or product."""
+    return not isinstance(expr, Const) and not (
+        isinstance(expr, Op) and expr.op in ("add", "sub", "neg", "mul")
+    )
 
 
 def _sum(a: Poly, b: Poly, sign: int) -> dict[Monomial, int]:
@@ -140,9 +151,12 @@ def _negative(term: Expr) -> Expr:
     return Op("neg", (term,), INDEX)
 
 
+@lru_cache(maxsize=1 << 14)
 def simplify(expr: Expr) -> Expr:
     """Sums and products in normal form, constants folded, trivial min, max, //, % removed."""
     match expr:
+        case Op("add" | "sub" | "mul" | "neg") if expr.type == INDEX:
+            return from_poly(poly(expr))
         case Op(op, args) if expr.type == INDEX:
             return _simplify_op(op, tuple(simplify(a) for a in args))
         case Op("and" | "or" | "not", args):
@@ -159,8 +173,6 @@ def simplify(expr: Expr) -> Expr:
 
 
 def _simplify_op(op: str, args: tuple[Expr, ...]) -> Expr:
-    if op in ("add", "sub", "mul", "neg"):
-        return from_poly(poly(Op(op, args, INDEX)))
     values = [int(a.value) for a in args if isinstance(a, Const)]
     if op in ("min", "max"):
         return _simplify_extremum(op, args)

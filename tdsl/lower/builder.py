@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tdsl.ir import vector as v
-from tdsl.ir.index import constant_difference
+from tdsl.ir.index import constant_difference, variables
 from tdsl.ir.kernel import Const, Expr
 
 
@@ -31,7 +31,7 @@ class Names:
         return name
 
     def reserve(self, base: str) -> str:
-        """`base_r0`, ...: a name that no other code of the function has."""
+        """`base_r0`, ...: a name that no other code of the function has until it is released."""
         number = 0
         while f"{base}_r{number}" in self._taken | self._reserved:
             number += 1
@@ -48,19 +48,30 @@ class Names:
 
 
 class Code:
-    """Items of one block. `frozen`: buffers that no code writes."""
+    """Items of one block. `frozen`: buffers that no code writes.
+
+    parent: the block around it, where that always runs it (a loop's body, a scope, but not the
+    arm of a condition); var: the loop's variable.
+    """
 
     def __init__(self, names: Names, frozen: frozenset[str]) -> None:
         self.items: list[v.Item] = []
         self.names = names
         self.frozen = frozen
+        self.parent: Code | None = None
+        self.var: str | None = None
         self._loaded: dict[v.Value, v.Ref] = {}
 
-    def inside(self, *, loop: bool) -> Code:
-        """A nested block. What is loaded stays so, in a loop only from unwritten buffers."""
+    def inside(self, *, loop: str | None = None, always: bool = False) -> Code:
+        """A nested block: the body of the loop over `loop`, or one that runs `always`, or an arm.
+
+        What is loaded stays so, in a loop only from unwritten buffers.
+        """
         child = Code(self.names.inside(), self.frozen)
+        if loop is not None or always:
+            child.parent, child.var = self, loop
         for value, ref in self._loaded.items():
-            if not loop or buffers(value) <= self.frozen:
+            if loop is None or buffers(value) <= self.frozen:
                 child._loaded[value] = ref
         return child
 
@@ -73,6 +84,8 @@ class Code:
         match value:
             case v.Load() | v.Splat(v.Load()) | v.Gather():
                 return self._load(value)
+            case v.FirstLanes():
+                return self._mask(value)
             case _:
                 return rebuild(value, [self.bind(a) for a in operands(value)])
 
@@ -92,6 +105,23 @@ class Code:
         ref = v.Ref(self.names.fresh(name), value.type)
         self.items.append(v.Let(ref.name, made))
         self._loaded[value] = ref
+        return ref
+
+    def _mask(self, mask: v.FirstLanes) -> v.Value:
+        """A mask is made before the loops that do not change it."""
+        known = self._loaded.get(mask)
+        if known is not None:
+            return known
+        fixed = variables(mask.count)
+        chain: list[Code] = [self]
+        while chain[-1].parent is not None and chain[-1].var not in fixed:
+            chain.append(chain[-1].parent)
+        ref = v.Ref(self.names.fresh("lanes"), mask.type)
+        chain[-1].items.append(v.Let(ref.name, mask))
+        for code in chain:
+            code._loaded[mask] = ref
+            if code is not self:
+                code.names.claim(ref.name)
         return ref
 
     def store(self, item: v.Store) -> None:

@@ -75,7 +75,12 @@ class Expander:
                     self._scope(item, code, known)
 
     def _nested(
-        self, block: ir.Block, code: Code, known: frozenset[str], guards: Guards, *, loop: bool
+        self,
+        block: ir.Block,
+        code: Code,
+        known: frozenset[str],
+        guards: Guards,
+        loop: str | None = None,
     ) -> v.Block:
         inner = code.inside(loop=loop)
         before = self.guards
@@ -92,7 +97,7 @@ class Expander:
         var = names.claim(loop.var)
         body = loop.body if var == loop.var else rename(loop.body, loop.var, Var(var))
         runs = compare("lt", loop.lo, loop.hi)
-        inner = self._nested(body, code, known | {var}, (runs,), loop=True)
+        inner = self._nested(body, code, known | {var}, (runs,), var)
         code.add(
             v.For(var, loop.lo, loop.hi, inner, loop.step, loop.mark == "parallel", loop.notes)
         )
@@ -114,12 +119,12 @@ class Expander:
         if test is None:
             copies(code)
             return True
-        then = code.inside(loop=False)
+        then = code.inside()
         before = self.guards
         self.guards = (*before, compare("lt", loop.lo, loop.hi))
         copies(then)
         self.guards = before
-        other = code.inside(loop=False)
+        other = code.inside()
         self._for(replace(loop, mark="serial"), other, known)
         code.forget_all(written([*then.items, *other.items]))
         code.add(v.If(test, v.Block(tuple(then.items)), v.Block(tuple(other.items))))
@@ -138,11 +143,11 @@ class Expander:
             if chosen is not None:
                 self._block(chosen, code, known)
             return
-        first = self._nested(then, code, known, (condition,), loop=False)
+        first = self._nested(then, code, known, (condition,))
         negated = simplify(Op("not", (condition,), BOOL))
         second = None
         if other is not None:
-            second = self._nested(other, code, known, (negated,), loop=False)
+            second = self._nested(other, code, known, (negated,))
         code.add(v.If(condition, first, second))
 
     def _switch(
@@ -154,12 +159,11 @@ class Expander:
         known: frozenset[str],
     ) -> None:
         blocks = tuple(
-            (n, self._nested(b, code, known, (compare("eq", on, const(n)),), loop=False))
-            for n, b in cases
+            (n, self._nested(b, code, known, (compare("eq", on, const(n)),))) for n, b in cases
         )
         rest = v.Block(())
         if default is not None:
-            rest = self._nested(default, code, known, (), loop=False)
+            rest = self._nested(default, code, known, ())
         code.add(v.Switch(on, blocks, rest))
 
     # ---------------------------------------------------------------- registers
@@ -168,7 +172,7 @@ class Expander:
         if item.array in self.scopes:
             raise CannotKeep(item.array, "a scope inside it already keeps it")
         scope = Scope(item.array, known)
-        inner = code.inside(loop=False)
+        inner = code.inside(always=True)
         before, self.guards = self.guards, ()
         self.scopes[item.array], self.tops[item.array] = scope, inner
         self._block(item.body, inner, known)
@@ -312,7 +316,7 @@ class Expander:
         if test is None:
             self._copy(instance, env, copy, guard, code)
             return
-        inner = code.inside(loop=False)
+        inner = code.inside()
         before = self.guards
         self.guards = (*before, *tests)
         self._copy(instance, env, copy, guard, inner)

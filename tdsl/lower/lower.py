@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tdsl.diagnostics import IllegalSchedule
 from tdsl.ir import loops, vector
-# verify
+from tdsl.ir.verify_vector import verify
 from tdsl.lower.builder import Names
 from tdsl.lower.expand import Expander
 from tdsl.lower.lanes import widest_bytes
@@ -59,7 +59,7 @@ def lower(
         body,
         notes,
     )
-    # verify(function, target)
+    verify(function, target)
     return Lowered(placed, nest, function)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tdsl.ir.index import ZERO, add, mul
-from tdsl.ir.kernel import Array, Expr, Size
+from tdsl.ir.index import ZERO, mul, simplify
+from tdsl.ir.kernel import INDEX, Array, Expr, Op, Size
 from tdsl.ir.types import BOOL, U8, ElemType
 from tdsl.ir.vector import Buffer
 
@@ -33,8 +33,10 @@ class Place:
 
     def offset(self, subscript: Sequence[Expr]) -> Expr:
         """Offset of an element from the start of the buffer."""
-        terms = [mul(i, s) for i, s in zip(subscript, self.strides, strict=True)]
-        return add(*terms) if terms else ZERO
+        total: Expr = ZERO
+        for index, stride in zip(subscript, self.strides, strict=True):
+            total = Op("add", (total, Op("mul", (index, stride), INDEX)), INDEX)
+        return simplify(total)
 
 
 def place(array: Array) -> Place:

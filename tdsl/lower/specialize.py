@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import gcd
 
-from tdsl.ir.index import compare, conjunction, const, variables
+from tdsl.ir.index import compare, conjunction, const, poly, variables
 from tdsl.ir.kernel import Const, Expr, Op
 from tdsl.ir.loops import Block, Dim, For, If, Instance, Item, Scope, Switch
 
@@ -92,7 +93,8 @@ class Specializer:
         if steps <= 1:
             return partial
         if step == 1:
-            cases = tuple((n, version(n, None)) for n in range(1, dim.extent))
+            rests = [n for n in range(1, dim.extent) if _possible(dim.count, n)]
+            cases = tuple((n, version(n, None)) for n in rests)
             on = dim.count
         else:
             # Whole steps are full; the last one is masked.
@@ -119,6 +121,23 @@ def _is_full(count: Expr, extent: int) -> Expr:
     if FALSE in tests:
         return FALSE
     return conjunction(tests) or Const(True, FALSE.type)
+
+
+def _possible(count: Expr, value: int) -> bool:
+    """Whether a count that is not full can be this number, as far as divisibility tells."""
+    for part in count.args if isinstance(count, Op) and count.op == "min" else (count,):
+        terms = dict(poly(part))
+        rest = terms.pop((), 0)
+        if terms and not isinstance(part, Const) and _flat_min(count) == 1:
+            return (value - rest) % gcd(*terms.values()) == 0
+    return True
+
+
+def _flat_min(count: Expr) -> int:
+    """How many bounds, besides the extent, a count is the least of."""
+    if isinstance(count, Op) and count.op == "min":
+        return sum(_flat_min(a) for a in count.args)
+    return 0 if isinstance(count, Const) else 1
 
 
 def instances(item: Item) -> Iterator[Instance]:
