@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 
 from tdsl.ir.kernel import (
+    INDEX,
     Array,
     BodyItem,
     Cast,
@@ -57,6 +58,8 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return name, _ATOM
         case Read(array, indices):
             return array + (_list(indices, "[", "]") if indices else ""), _ATOM
+        case Cast("convert", arg, type_) if type_ == INDEX:
+            return _expr(arg)  # data as an index stand as they are
         case Cast("convert", arg, type_):
             return f"{type_}({print_expr(arg)})", _ATOM
         case Cast(mode, arg, type_):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -132,7 +133,7 @@ def _one(
     else:
         found = _number(param, value, out)
         if found is None:
-            shown = word if word is not None else "its default"
+            shown = f"`{word}`" if word is not None else "its default"
             raise ParseError.at(
                 param.span,
                 f"{shown} is no value for the constant `{param.name}`",
@@ -147,10 +148,18 @@ def _one(
 
 def _number(param: tree.Param, value: int | float | str | None, out: Constants) -> Exact | None:
     if isinstance(value, str):
-        return out.exact.get(value)
+        return out.exact.get(value) or _read_number(value)
     if value is not None:
         return exact_of(value)
     return exact(param.default, out.exact) if param.default is not None else None
+
+
+def _read_number(text: str) -> Exact | None:
+    """A number written out, as the command line gives it; `1/6` is exact."""
+    try:
+        return Exact(Fraction(text), not re.fullmatch(r"[+-]?\d+", text))
+    except (ValueError, ZeroDivisionError):
+        return None
 
 
 # ---------------------------------------------------------------- tables
@@ -183,13 +192,17 @@ def _fill(
         out += [_entry(item, type_, scope) for item in items]
         return
     if items is None or len(items) != shape[depth]:
-        came = "a single number" if items is None else f"{len(items)} items"
+        came = "a single number" if items is None else _entries(len(items))
         raise TypeMismatch.at(
             expr.span,
-            f"dimension {depth} of table `{name}` has {shape[depth]} entries, and {came} came",
+            f"dimension {depth} of table `{name}` has {_entries(shape[depth])}, and {came} came",
         )
     for item in items:
         _fill(item, shape, depth + 1, type_, scope, out, name)
+
+
+def _entries(n: int) -> str:
+    return f"{n} entry" if n == 1 else f"{n} entries"
 
 
 def _is_flat(items: tuple[tree.Expr, ...], shape: tuple[int, ...]) -> bool:

@@ -26,7 +26,10 @@ def size_values(scope: Scope) -> Values:
             help="a size that is a value becomes a size of the kernel, `kernel f(N)`",
         )  # fmt: skip
 
-    return Values(Context(scope, frozenset(), type_of, lambda name: 0, lambda name, span: ()))
+    hint = "a size is declared behind the kernel's name: `kernel f(N, {})`"
+    return Values(
+        Context(scope, frozenset(), type_of, lambda name: 0, lambda name, span: (), sum_hint=hint)
+    )
 
 
 def let(scope: Scope, item: tree.SizeLet) -> Scope:

@@ -246,8 +246,7 @@ def own_indices(
                     part.span or span,
                     f"index `{part.id}` stands twice on the left side, so it would define a "
                     "diagonal only",
-                    help=f"use two names, and `where` to say how they relate: `where {part.id} "
-                    "== ...`",
+                    help="use two names, and say behind it how they relate, as in `where j == i`",
                 )
             plain.add(part.id)
         for e in walk(part):

@@ -48,7 +48,8 @@ LATER: dict[str, Later] = {
     ),
     "scatter": Later(
         "data may choose the element that is read, not yet the one that is written",
-        "where the range is small, sum over all inputs: `h[b] = sum[i](select(x[i] == b, 1, 0))`",
+        "where the range is small, sum over all inputs: `h[b] = sum[i](select(i64(x[i]) == "
+        "i64(b), 1, 0))`",
     ),
     "strides": Later(
         "arrays are row-major and contiguous so far, so `strides` is not compiled",

@@ -9,7 +9,7 @@ from tdsl.ir.affine import linear, simplify
 from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Statement, Var, walk
 from tdsl.ir.types import BOOL, ElemType
 from tdsl.syntax import tree
-from tdsl.syntax.drafts import JOINS, Draft, accesses, array_name
+from tdsl.syntax.drafts import JOINS, Draft, accesses, array_name, names_in
 from tdsl.syntax.exprs import Values
 from tdsl.syntax.indices import affine
 from tdsl.syntax.literals import limits
@@ -124,6 +124,13 @@ class Statements:
         return out
 
     def _condition(self, draft: Draft, visible: tuple[str, ...], surface: tree.Expr) -> list[Expr]:
+        if hidden := (names_in(surface) & set(draft.reduced)) - set(visible):
+            raise ParseError.at(
+                surface.span,
+                f"`{min(hidden)}` is an index of the reduction, and this limits the left "
+                "side",
+                help=f"limit the reduction in its brackets: `[{min(hidden)} where ...]`",
+            )  # fmt: skip
         built = self._values(draft, visible).condition(surface)
         for part in walk(built):
             if isinstance(part, Read | Cast):

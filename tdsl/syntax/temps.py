@@ -56,7 +56,8 @@ class Arrays:
     def _index(self, draft: Draft) -> TypeMismatch:
         text = draft.value.span.text if draft.value.span is not None else "..."
         error = TypeMismatch.at(
-            draft.value.span, f"`{draft.array}` would hold indices, and an array needs an element type",
+            draft.value.span,
+            f"`{draft.array}` would hold indices, and an array needs an element type",
             help=f"convert them: `i64({text if len(text) <= 40 else '...'})`",
         )  # fmt: skip
         assert isinstance(error, TypeMismatch)
