@@ -9,7 +9,7 @@ import pytest
 from tdsl.diagnostics import BoundsError, ParseError
 from tdsl.ir.kernel import INDEX, Const, Kernel, Nest, Read, walk
 from tdsl.ir.printer import print_array, print_conditions, print_expr, print_kernel
-from tdsl.ir.types import F32, I32
+from tdsl.ir.types import F32
 from tdsl.ir.verify_kernel import verify_kernel
 from tdsl.syntax.elaborate import check_file, elaborate, kernels
 from tdsl.syntax.parser import parse
@@ -179,7 +179,7 @@ def test_extent_of_a_temp_is_what_is_read() -> None:
         ("i // 4", "(N + 3) // 4", "0 <= i < (N + 3) // 4"),
         ("i % 4", "4", "0 <= i < 4"),
         ("N - 1 - i", "N", "0 <= i < N"),
-        ("clamp(i - 1, 0, 7)", "8", "0 <= i < 8"),
+        ("clamp(i, 2, 7)", "min(max(N - 1, 2), 7) + 1", "2 <= i < min(max(N - 1, 2), 7) + 1"),
         ("max(i, 3)", "max(N - 1, 3) + 1", "3 <= i < max(N - 1, 3) + 1"),
     ],
 )
@@ -267,7 +267,7 @@ def test_a_nest_keeps_its_loops() -> None:
     (outer,) = kernel.body
     assert isinstance(outer, Nest)
     assert outer.index == "t"
-    first, inner = outer.body
+    _, inner = outer.body
     assert isinstance(inner, Nest)
     assert (inner.index, print_expr(inner.lo), print_expr(inner.hi)) == ("i", "1", "N")
     assert domain(kernel, "S") == "0 <= t < T and 1 <= i < N"
@@ -397,15 +397,15 @@ def test_the_printer_writes_the_whole_kernel() -> None:
     assert print_array(build(MATMUL).array("A")) == "in A: f32[M, K]"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["blur", "conv2d", "fdtd2d", "lu", "matmul", "qconv2d", "seidel2d", "softmax", "winograd"],
-)
+TOUR = "blur conv2d fdtd2d lu matmul qconv2d seidel2d softmax winograd"
+
+
+@pytest.mark.parametrize("name", TOUR.split())
 def test_the_tour(shared: Path, name: str) -> None:
     file = parse((shared / "language" / f"{name}.tdsl").read_text(encoding="utf-8"), f"{name}.tdsl")
     check_file(file)
     for kernel in kernels(file):
         built = elaborate(file, kernel)
         verify_kernel(built)
-        assert {a.type for a in built.arrays} - {F32, I32} or built.statements
+        assert built.statements
         assert all(e.type == INDEX for a in built.arrays for e in a.shape)
