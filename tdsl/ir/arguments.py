@@ -13,6 +13,7 @@ from tdsl.ir.dtypes import storage_dtype
 from tdsl.ir.interp_ops import load
 from tdsl.ir.intervals import evaluate
 from tdsl.ir.kernel import Array, Const, Expr, Kernel, Op, Size, walk
+from tdsl.ir.printer import print_expr
 
 LIMIT = 1 << 40  # sizes are below
 
@@ -75,8 +76,9 @@ class ArgumentPlan:
             if not evaluate(assumption, sizes, {}):
                 used = _sizes_of(assumption)
                 values = ", ".join(f"{s} = {sizes[s]}" for s in used)
+                what = print_expr(assumption)
                 raise ValueError(
-                    f"{self.kernel.name} assumes {show(assumption)}, which does not hold: {values}"
+                    f"{self.kernel.name} assumes {what}, which does not hold: {values}"
                 )
         return sizes
 
@@ -128,7 +130,7 @@ class ArgumentPlan:
             value, rest = divmod(extent - source.offset, source.coefficient)
             place = f"dimension {source.dimension} of '{source.argument}' is {extent}"
             if rest:
-                form = show(self._arguments[source.argument].array.shape[source.dimension])
+                form = print_expr(self._arguments[source.argument].array.shape[source.dimension])
                 raise ValueError(f"argument '{source.argument}': expected {form}, but {place}")
             sizes[source.size] = _in_range(source.size, value, place)
         missing = [name for name in self.kernel.sizes if name not in sizes]
@@ -144,7 +146,7 @@ class ArgumentPlan:
         if got == expected:
             return
         array = self._arguments[name].array
-        form = ", ".join(show(e) for e in array.shape)
+        form = ", ".join(print_expr(e) for e in array.shape)
         used = dict.fromkeys(s for e in array.shape for s in _sizes_of(e))
         where = ", ".join(f"{s} = {sizes[s]}" for s in used)
         where = f" with {where}" if where else ""
@@ -160,48 +162,6 @@ def check_arguments(
 ) -> dict[str, int]:
     """`ArgumentPlan(kernel).sizes(arrays, given)`, for a single call."""
     return ArgumentPlan(kernel).sizes(arrays, given)
-
-
-def show(expr: Expr) -> str:
-    """A size expression or assumption in the language."""
-    return _show(expr, 0)
-
-
-_INFIX = {
-    "or": ("or", 1),
-    "and": ("and", 2),
-    "eq": ("==", 4),
-    "ne": ("!=", 4),
-    "lt": ("<", 4),
-    "le": ("<=", 4),
-    "gt": (">", 4),
-    "ge": (">=", 4),
-    "add": ("+", 5),
-    "sub": ("-", 5),
-    "mul": ("*", 6),
-    "floordiv": ("//", 6),
-    "mod": ("%", 6),
-}
-
-
-def _show(expr: Expr, context: int) -> str:
-    match expr:
-        case Const(value):
-            return str(value)
-        case Size(name):
-            return name
-        case Op(op, (a, b)) if op in _INFIX:
-            sign, level = _INFIX[op]
-            text = f"{_show(a, level)} {sign} {_show(b, level + 1)}"
-            return f"({text})" if level < context else text
-        case Op("neg", (a,)):
-            return f"-{_show(a, 7)}"
-        case Op("not", (a,)):
-            return f"not {_show(a, 7)}"
-        case Op(op, args):
-            return f"{op}({', '.join(_show(a, 0) for a in args)})"
-        case _:
-            raise ValueError(f"not an expression of sizes: {expr}")
 
 
 def _sizes_of(expr: Expr) -> list[str]:

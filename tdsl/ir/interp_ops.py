@@ -42,7 +42,11 @@ def narrow(value: Value, type_: ElemType) -> Value:
 
 
 def apply(op: str, operand: ElemType, args: tuple[Value, ...]) -> Value:
-    """`op` on values of type `operand`."""
+    """`op` on values of type `operand`; of more than two, from left to right."""
+    if len(args) > 2:
+        if op not in _FOLDED:
+            raise ValueError(f"the operation {op} does not take {len(args)} operands")
+        return apply(op, operand, (apply(op, operand, args[:-1]), args[-1]))
     if operand == INDEX and op in _PYTHON and all(isinstance(a, int) for a in args):
         return _PYTHON[op](*args)
     if op in _COMPARE:
@@ -62,6 +66,9 @@ def apply(op: str, operand: ElemType, args: tuple[Value, ...]) -> Value:
         return _INTEGER[op](*(np.asarray(a, dtype=dtype) for a in args))
     raise ValueError(f"the operation {op} is not defined on {operand}")
 
+
+# Operations that may have more than two operands.
+_FOLDED = ("add", "mul", "min", "max", "and", "or", "band", "bor", "bxor")
 
 # ---------------------------------------------------------------- floats
 

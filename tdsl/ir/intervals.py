@@ -92,12 +92,12 @@ class _Propagation:
                 c0, c1 = self.range(b)
                 if c0 == c1 and c0 > 0 and isinstance(c0, int):
                     self.restrict(a, low * c0, high * c0 + (c0 - 1))
-            case Op("min", (a, b)):
-                self.restrict(a, low, math.inf)
-                self.restrict(b, low, math.inf)
-            case Op("max", (a, b)):
-                self.restrict(a, -math.inf, high)
-                self.restrict(b, -math.inf, high)
+            case Op("min", args):
+                for arg in args:
+                    self.restrict(arg, low, math.inf)
+            case Op("max", args):
+                for arg in args:
+                    self.restrict(arg, -math.inf, high)
             case _:
                 pass
 
@@ -113,9 +113,9 @@ class _Propagation:
     def require(self, condition: Expr) -> None:
         """Learn that `condition` holds."""
         match condition:
-            case Op("and", (a, b)):
-                self.require(a)
-                self.require(b)
+            case Op("and", args):
+                for arg in args:
+                    self.require(arg)
             case Op("le", (a, b)):
                 self._ordered(a, b, 0)
             case Op("lt", (a, b)):
@@ -161,10 +161,9 @@ def _forward(op: str, args: tuple[Interval, ...]) -> Interval:
             return _floor_div(a0, b0), _floor_div(a1, b0)
         case "mod", (_, (b0, b1)) if b0 > 0:
             return 0, b1 - 1
-        case "min", ((a0, a1), (b0, b1)):
-            return min(a0, b0), min(a1, b1)
-        case "max", ((a0, a1), (b0, b1)):
-            return max(a0, b0), max(a1, b1)
+        case "min" | "max" as name, _:
+            best = min if name == "min" else max
+            return best(low for low, _ in args), best(high for _, high in args)
         case _:
             return EVERYTHING
 

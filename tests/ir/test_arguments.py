@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tdsl.ir.arguments import ArgumentPlan, check_arguments, show
+from tdsl.ir.arguments import ArgumentPlan, check_arguments
 from tdsl.ir.interp import reference
 from tdsl.ir.kernel import INDEX, Kernel
 from tdsl.ir.types import BF16, BOOL, F32, I32
@@ -189,14 +189,6 @@ def test_assumptions() -> None:
         ValueError,
         "k assumes 2 * (M + 1) >= N or M == 0, which does not hold: M = 2, N = 16",
     )
-
-
-def test_expressions_are_shown_with_the_parentheses_they_need() -> None:
-    assert show(iop("sub", "N", iop("sub", "M", 1))) == "N - (M - 1)"
-    assert show(iop("floordiv", add("N", 7), 8)) == "(N + 7) // 8"
-    assert show(mul(iop("floordiv", "N", 8), 8)) == "N // 8 * 8"
-    assert show(iop("max", "N", iop("neg", add("M", 1)))) == "max(N, -(M + 1))"
-    assert show(op("not", iop("eq", "N", 0))) == "not (N == 0)"
 
 
 def test_a_negative_extent_is_empty() -> None:

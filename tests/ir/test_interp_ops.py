@@ -354,6 +354,19 @@ def test_literals_and_storage(type_: ElemType) -> None:
     assert load(kept, type_) == value
 
 
+def test_more_than_two_operands() -> None:
+    flags = [np.array(f) for f in itertools.product([False, True], repeat=3)]
+    a, b, c = (np.array(side) for side in zip(*flags, strict=True))
+    kept = c.copy()
+    assert apply("and", BOOL, (a, b, c)).tolist() == [all(f) for f in flags]
+    assert apply("or", BOOL, (a, b, c)).tolist() == [any(f) for f in flags]
+    np.testing.assert_array_equal(c, kept)  # NumPy would take a third operand for the result
+    assert apply("max", INDEX, (3, 9, 4)) == 9
+    assert apply("min", I32, tuple(values([v], I32) for v in (3, 9, 2, 4))) == 2
+    with pytest.raises(ValueError, match="sub does not take 3 operands"):
+        apply("sub", INDEX, (1, 2, 3))
+
+
 def test_what_is_not_defined_is_refused() -> None:
     for op, type_ in (("div", I32), ("floordiv", F32), ("exp", I32), ("shl", F32), ("add", BOOL)):
         with pytest.raises(ValueError, match=f"the operation {op} is not defined on {type_}"):

@@ -36,8 +36,9 @@ def test_forms_of_bounds() -> None:
     assert box(*between("i", iop("max", "M", 1), iop("min", "N", 7))) == {"i": (3, 7)}
     assert box(*between(iop("sub", 5, "i"), 0, "M")) == {"i": (3, 6)}
     assert box(*between(iop("neg", "i"), 0, "M")) == {"i": (-2, 1)}
-    both = op("and", *between("i", 1, 4))
-    assert box(both) == {"i": (1, 4)}
+    together = op("and", *between("i", 1, 4), iop("ge", "i", 2))
+    assert box(together) == {"i": (2, 4)}
+    assert box(*between("i", iop("max", "M", 1, 5), iop("min", "N", 7, 9))) == {"i": (5, 7)}
     assert box(iop("le", iop("max", "i", 2), 5), iop("ge", iop("min", "i", 4), 1)) == {"i": (1, 6)}
 
 
