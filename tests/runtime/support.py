@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ from tdsl.runtime.callable import CompiledKernel
 from tdsl.runtime.interface import Argument, BuildRequest, Entry, SizePlan
 
 Array = np.ndarray[Any, Any]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Shapes:
@@ -136,3 +141,18 @@ def compiled(
 ) -> CompiledKernel:
     """The entry, built (or from the cache) and loaded."""
     return CompiledKernel(which, plan, load(request, mode=mode), schedule="plain")
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, which must end well."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
