@@ -9,15 +9,15 @@ import islpy as isl
 
 from tdsl.ir.kernel import Kernel
 from tdsl.polyhedral.program import Access, Program, Stmt
-from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, path
+from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, path, statements
 
 
-def program(statements: Mapping[str, tuple[str, str]], sizes: Sequence[str] = ("N",)) -> Program:
-    """`statements`: name -> (indices such as "i, j", conditions in isl's notation over p0...)."""
+def program(given: Mapping[str, tuple[str, str]], sizes: Sequence[str] = ("N",)) -> Program:
+    """`given`: name -> (indices such as "i, j", conditions in isl's notation over p0...)."""
     params = {name: f"p{k}" for k, name in enumerate(sizes)}
     head = f"[{', '.join(params.values())}]"
     made = {}
-    for number, (name, (indices, conditions)) in enumerate(statements.items()):
+    for number, (name, (indices, conditions)) in enumerate(given.items()):
         tuple_name = f"S{number}"
         domain = isl.Set(f"{head} -> {{ {tuple_name}[{indices}] : {conditions} }}")
         write = Access("A", isl.Map(f"{head} -> {{ {tuple_name}[{indices}] -> A0[0] }}"), ())
@@ -80,7 +80,7 @@ def value(
 def order(made: Program, tree: Node, sizes: Mapping[str, int]) -> list[tuple[str, tuple[int, ...]]]:
     """All instances in the order in which the tree runs them."""
     timed = []
-    for name in made.statements:
+    for name in statements(tree):
         steps = path(tree, name)
         for instance in points(made, sizes, name):
             time = tuple(
