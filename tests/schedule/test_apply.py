@@ -78,19 +78,23 @@ def test_float_sums_need_reassociate_integers_and_maxima_do_not() -> None:
     with pytest.raises(IllegalSchedule, match="reassociate C"):
         on_matmul("vectorize C.k")
     assert names(on_matmul("reassociate C vectorize C.k")) == ["i", "j", "k", "k_v"]
-    for value, kind in (("sum", "i32"), ("max", "f32")):
-        text = f"""
-        kernel reduce(N, M) {{
-            assume M >= 1
-            in  x: {kind}[N, M]
-            out s: {kind}[N]
-            s[i] = {value}[j](x[i, j])
-        }}
-        schedule reduce for any {{ vectorize j }}
-        """
-        assert names(scheduled(text), "s") == ["i", "j", "j_v"]
+    assert names(reduction("sum", "i32"), "s") == ["i", "j", "j_v"]
+    assert names(reduction("max", "f32"), "s") == ["i", "j", "j_v"]
     with pytest.raises(IllegalSchedule):  # of zeros with signs, max depends on the order
-        scheduled(text, strict_fp=True)
+        reduction("max", "f32", strict_fp=True)
+
+
+def reduction(operator: str, kind: str, strict_fp: bool = False) -> Scheduled:
+    text = f"""
+    kernel reduce(N, M) {{
+        assume M >= 1
+        in  x: {kind}[N, M]
+        out s: {kind}[N]
+        s[i] = {operator}[j](x[i, j])
+    }}
+    schedule reduce for any {{ vectorize j }}
+    """
+    return scheduled(text, strict_fp=strict_fp)
 
 
 def test_reassociate_of_integers_is_a_warning() -> None:
