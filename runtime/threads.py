@@ -9,15 +9,10 @@ number of threads. Threads that the child starts have no pool yet and are not li
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
-from typing import Any
-
-import cffi
 
 RUNTIMES = ("libgomp.so.1", "libomp.so", "libomp.dylib")
-
-_ffi = cffi.FFI()
-_ffi.cdef("void omp_set_num_threads(int n); int omp_get_max_threads(void);")
 
 _parallel_calls: set[int] = set()  # process ids in which a parallel kernel ran
 
@@ -40,15 +35,16 @@ def set_threads(number: int) -> None:
 
 def max_threads() -> int:
     """How many threads a parallel kernel called from this thread may use."""
-    return max((runtime.omp_get_max_threads() for runtime in _runtimes()), default=1)
+    return max((int(runtime.omp_get_max_threads()) for runtime in _runtimes()), default=1)
 
 
-def _runtimes() -> list[Any]:
+def _runtimes() -> list[ctypes.CDLL]:
     """The OpenMP runtimes that loaded kernels brought into this process."""
+    # By ctypes: asked for a library that is not loaded, cffi reads an error text that is NULL.
     found = []
     for name in RUNTIMES:
         with contextlib.suppress(OSError):
-            found.append(_ffi.dlopen(name, os.RTLD_NOW | os.RTLD_NOLOAD))
+            found.append(ctypes.CDLL(name, os.RTLD_NOW | os.RTLD_NOLOAD))
     return found
 
 
