@@ -99,7 +99,7 @@ class Calls(Operators):
                 span, "a number does not become a truth value", help="write `... != 0`"
             )
         if isinstance(built, Const) and built.type == INDEX:
-            return constant(Exact(Fraction(int(built.value))), target, span)
+            return constant(Exact(Fraction(_wrapped(int(built.value), target))), target, span)
         return Cast("convert", built, target, span=span)
 
     def _select(self, call: tree.Call, want: ElemType | None) -> Expr:
@@ -191,6 +191,14 @@ class Calls(Operators):
         if difference.is_constant:
             return Const(difference.constant >= (op == "lt"), BOOL, span=span)
         return Op(op, (a, b), BOOL, span=span)
+
+
+def _wrapped(value: int, target: ElemType) -> int:
+    """An index in an integer type: what does not fit wraps, as for an index that is not known."""
+    if not target.is_integer:
+        return value
+    low, _ = limits(target)
+    return (value - low) % (1 << target.bits) + low
 
 
 def _toward_zero(value: Exact, target: ElemType) -> Exact:

@@ -41,7 +41,9 @@ class Draft:
     where     conditions of the equation (on own and nest indices)
     limits    conditions of the reduction
     nest      the loops around, outermost first
-    lifted    made of a reduction inside a right-hand side
+    origin    the array that the equation writes; another one than `array` where this draft is
+              made of a reduction inside a right-hand side
+    defines   the equation is a definition, not an update
     """
 
     name: str
@@ -55,7 +57,8 @@ class Draft:
     where: tuple[tree.Expr, ...] = ()
     limits: tuple[tree.Expr, ...] = ()
     nest: tuple[Loop, ...] = ()
-    lifted: bool = False
+    origin: str = ""
+    defines: bool = False
     span: Span | None = None
     target_span: Span | None = None
 
@@ -69,8 +72,8 @@ class Draft:
         return (*(loop.index for loop in self.nest), *self.own, *self.reduced)
 
     @property
-    def is_definition(self) -> bool:
-        return self.op == "define"
+    def is_lifted(self) -> bool:
+        return self.origin != self.array
 
 
 def conjuncts(expr: tree.Expr | None) -> tuple[tree.Expr, ...]:
@@ -206,7 +209,8 @@ class _Lifter:
                 name, name, tuple(tree.Name(i, span=expr.span) for i in own), own, "define", body,
                 ranges=expr.ranges, reduces=expr.op, where=tuple(kept),
                 limits=conjuncts(expr.where),
-                nest=self.draft.nest, lifted=True, span=expr.span, target_span=expr.span,
+                nest=self.draft.nest, origin=self.draft.array, defines=self.draft.defines,
+                span=expr.span, target_span=expr.span,
             )
         )  # fmt: skip
         if not own:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from tdsl.diagnostics import BoundsError, Error, Note, ParseError
@@ -47,7 +48,13 @@ def elaborate(
     problems = tuple(duplicates(item))
     if problems:
         raise ParseError(*problems)
-    return _Elaboration(file, item, constants or {}, sizes or {}).run()
+    try:
+        return _Elaboration(file, item, constants or {}, sizes or {}).run()
+    except RecursionError:
+        raise ParseError.at(
+            item.name_span, f"an expression of kernel `{kernel}` nests too deep to be compiled",
+            help="give a part of it a name: an array of its own",
+        ) from None  # fmt: skip
 
 
 def _find(file: tree.File, name: str) -> tree.Kernel:
@@ -88,6 +95,7 @@ class _Elaboration:
         arrays.check_ranks()
         ranges = Ranges(self.scope, drafts, Facts(self.assumptions), self.values)
         arrays.ranges = ranges
+        self._ask_in_order(drafts, arrays, ranges)
         statements = self._statements(drafts, Statements(self.scope, arrays, ranges))
         self._check_writes(drafts, statements)
         used = {d.array for d in drafts} | _read_arrays(statements.values())
@@ -133,6 +141,17 @@ class _Elaboration:
         if draft.name not in self._values:
             self._values[draft.name] = Values(context(draft, self.arrays, draft.order))
         return self._values[draft.name]
+
+    def _ask_in_order(self, drafts: list[Draft], arrays: Arrays, ranges: Ranges) -> None:
+        """Types follow the text and extents go against it. Asked in that order, no answer needs
+        a long chain of others; what fails here is told where the statement is built."""
+        for draft in drafts:
+            with suppress(Error):
+                arrays.type_of(draft.array, draft.target_span)
+        for draft in reversed(drafts):
+            for dimension in range(len(draft.subscript)):
+                with suppress(Error, Circular):
+                    ranges.extent(draft.array, dimension)
 
     def _statements(self, drafts: list[Draft], builder: Statements) -> dict[str, ir.Statement]:
         out: dict[str, ir.Statement] = {}

@@ -150,7 +150,8 @@ class Collector:
         where = tuple(self._written(c, lets) for c in conjuncts(equation.where))
         draft = Draft(
             self._name(equation, array), array, subscript, own, UPDATES[equation.op], value,
-            where=where, nest=nest, span=equation.span, target_span=span,
+            where=where, nest=nest, origin=array, defines=equation.op == "=",
+            span=equation.span, target_span=span,
         )  # fmt: skip
         drafts = lift(draft, self.scope.combines)
         for d in drafts:

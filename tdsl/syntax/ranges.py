@@ -47,6 +47,7 @@ class Ranges:
         self.scope, self.drafts, self.facts, self.values = scope, drafts, facts, values
         self._known: dict[tuple[str, str, object], Range] = {}
         self._asked: set[tuple[str, str, object]] = set()
+        self._reads = _all_reads(drafts)
 
     # ------------------------------------------------------------ questions
 
@@ -192,7 +193,7 @@ class Ranges:
         key = ("extent", array, dimension)
         lows: list[Expr] = []
         highs: list[Expr] = []
-        for draft, access in self._reads(array):
+        for draft, access in self._reads.get(array, ()):
             try:
                 low, high = self._read_hull(draft, access, dimension)
             except Circular as circle:
@@ -216,12 +217,6 @@ class Ranges:
         if dimension >= len(access.indices):
             return None, None
         return self.hull(draft, self.values(draft).index(access.indices[dimension]))
-
-    def _reads(self, array: str) -> Iterator[tuple[Draft, tree.Subscript]]:
-        for draft in self.drafts:
-            for access in accesses(draft.value):
-                if isinstance(access, tree.Subscript) and array_name(access) == array:
-                    yield draft, access
 
     def _defined_extent(self, array: str, dimension: int) -> Range:
         """Nothing but the array itself says how much is read: what its definitions are given."""
@@ -253,6 +248,17 @@ class Ranges:
             return self._limits(draft, name) if other == name else self.candidates(draft, other)
 
         return bounds(Var(name), draft.order, get, self.facts)[1]
+
+
+def _all_reads(drafts: list[Draft]) -> dict[str, list[tuple[Draft, tree.Subscript]]]:
+    """Who reads which array where; what `padded` guards is left out."""
+    out: dict[str, list[tuple[Draft, tree.Subscript]]] = {}
+    for draft in drafts:
+        for access in accesses(draft.value):
+            name = array_name(access)
+            if isinstance(access, tree.Subscript) and name is not None:
+                out.setdefault(name, []).append((draft, access))
+    return out
 
 
 def declare_temp(array: str, span: Span | None, why: str) -> ParseError:

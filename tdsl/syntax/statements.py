@@ -59,7 +59,7 @@ def context(
 def _sum_hint(draft: Draft) -> str | None:
     """How to sum over a free index of this equation."""
     text = draft.value.span.text if draft.value.span is not None else ""
-    if draft.lifted or draft.reduces is not None or draft.ranges or not text or "\n" in text:
+    if draft.is_lifted or draft.reduces is not None or draft.ranges or not text or "\n" in text:
         return None
     target = draft.target_span.text if draft.target_span is not None else draft.array
     sign = {"add": "+=", "sub": "-="}.get(draft.op, "=")
@@ -213,17 +213,17 @@ class Statements:
                     r.span or draft.span,
                     f"`{r.name}` is a size or constant and cannot be an index too",
                 )
-        if not draft.is_definition or draft.nest:
+        if not draft.defines or draft.nest:
             return
         for access in accesses(draft.value, padded=True):
             bare = isinstance(access, tree.Name) and access.id in draft.order
-            if array_name(access) == draft.array and not bare:
+            if array_name(access) == draft.origin and not bare:
                 raise ParseError.at(
                     access.span,
-                    f"`{draft.array}` is defined by this equation, for all its elements at once, "
+                    f"`{draft.origin}` is defined by this equation, for all its elements at once, "
                     "so it cannot be read in it",
                     help=f"where the order matters, write it in a `for`: "
-                    f"`for {_first(draft)} in 1..N {{ ... }}`, with `{draft.array}` an `inout`",
+                    f"`for {_first(draft)} in 1..N {{ ... }}`, with `{draft.origin}` an `inout`",
                 )
 
 

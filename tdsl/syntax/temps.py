@@ -96,7 +96,7 @@ class Arrays:
     def temp(self, name: str) -> Array:
         """The declaration that nobody wrote."""
         draft = next(d for d in self.drafts if d.array == name)
-        local = draft.nest[-1].index if draft.lifted and draft.nest else None
+        local = draft.nest[-1].index if draft.is_lifted and draft.nest else None
         return Array(
             name, self.type_of(name, draft.target_span), self.shape_of(name, draft.target_span),
             "temp",
