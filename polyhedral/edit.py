@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import islpy as isl
 
+from tdsl.polyhedral.blocks import balanced, block, number, over
 from tdsl.polyhedral.extent import greatest, least
 from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.program import Program
@@ -101,9 +102,9 @@ def split(
         last = greatest(program, loop)
         if anchor is None or last is None:
             raise EditError(f"the extent of {name} depends on other loops: it cannot be balanced")
-        blocks = {s: _balanced(c, anchor, last, factor) for s, c in loop.coords.items()}
+        blocks = {s: balanced(c, anchor, last, factor) for s, c in loop.coords.items()}
     else:
-        blocks = {s: _block(c, anchor, factor) for s, c in loop.coords.items()}
+        blocks = {s: block(c, anchor, factor) for s, c in loop.coords.items()}
     info = SplitInfo(outer, inner, factor, tail)
 
     def edit(old: Loop) -> Node:
@@ -117,41 +118,6 @@ def split(
     return update(tree, statement, name, edit)
 
 
-def _over(value: isl.PwAff, coordinate: isl.PwAff) -> isl.PwAff:
-    """An expression in sizes as a function on the domain of a coordinate."""
-    return value.insert_domain(coordinate.get_domain_space())
-
-
-def _block(coordinate: isl.PwAff, anchor: isl.PwAff | None, factor: int) -> isl.PwAff:
-    if anchor is not None:
-        coordinate = coordinate.sub(_over(anchor, coordinate))
-    return _floor_div(coordinate, factor).coalesce()
-
-
-def _floor_div(value: isl.PwAff, divisor: int) -> isl.PwAff:
-    return value.scale_down_val(isl.Val(divisor)).floor()
-
-
-def _balanced(coordinate: isl.PwAff, anchor: isl.PwAff, last: isl.PwAff, factor: int) -> isl.PwAff:
-    """As `_block`; the second half of the last two blocks' iterations is the last block."""
-    ahead = _over(last.sub(anchor), coordinate)  # extent - 1
-    final = _floor_div(ahead, factor)  # the last block
-    start = final.sub(_constant(final, 1)).scale_val(isl.Val(factor))
-    rest = ahead.sub(start).add(_constant(ahead, 1))  # iterations of the last two blocks
-    half = _floor_div(rest.add(_constant(rest, 1)), 2)
-    offset = coordinate.sub(_over(anchor, coordinate))
-    block = _floor_div(offset, factor)
-    moved = offset.ge_set(start.add(half)).intersect(final.ge_set(_constant(final, 1)))
-    return isl.PwAff.union_add(
-        final.intersect_domain(moved), block.intersect_domain(moved.complement())
-    ).coalesce()
-
-
-def _constant(like: isl.PwAff, value: int) -> isl.PwAff:
-    space = isl.LocalSpace.from_space(like.get_domain_space())
-    return isl.PwAff.from_aff(isl.Aff.val_on_domain(space, isl.Val(value)))
-
-
 def collapse(
     program: Program, tree: Node, statement: str, first: str, second: str, name: str, extent: int
 ) -> Node:
@@ -162,7 +128,7 @@ def collapse(
     if lo is None:
         raise EditError(f"{second} has no single first iteration")
     coords = {
-        s: c.scale_val(isl.Val(extent)).add(inner.coords[s]).sub(_over(lo, c))
+        s: c.scale_val(isl.Val(extent)).add(inner.coords[s]).sub(over(lo, c))
         for s, c in outer.coords.items()
     }
     return update(tree, statement, first, lambda _: Loop(name, coords, inner.body))
@@ -304,14 +270,14 @@ def skew(
     for s, c in loop.coords.items():
         for factor, other in terms:
             c = c.add(find(tree, s, other).coords[s].scale_val(isl.Val(factor)))
-        coords[s] = c.add(_constant(c, constant))
+        coords[s] = c.add(number(c, constant))
     return recoordinate(tree, statement, name, coords)
 
 
 def shift(tree: Node, statement: str, name: str, by: int) -> Node:
     """c += by, for one statement alone."""
     c = find(tree, statement, name).coords[statement]
-    return recoordinate(tree, statement, name, {statement: c.add(_constant(c, by))})
+    return recoordinate(tree, statement, name, {statement: c.add(number(c, by))})
 
 
 def reverse(tree: Node, statement: str, name: str) -> Node:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from tdsl.diagnostics import Span
 from tdsl.ir.kernel import INDEX, walk
 from tdsl.ir.types import F32, ElemType
 from tdsl.polyhedral import edit
 from tdsl.polyhedral.extent import extent
-from tdsl.polyhedral.tree import Tail, loops, statements
+from tdsl.polyhedral.tree import Tail, loops, loops_of, statements
 from tdsl.schedule.hints import refusal
 from tdsl.schedule.references import fresh
 from tdsl.schedule.state import LoopAt, State
 
-COPIES = 1024  # of one unrolled loop
-LANES = 4096  # of one vectorized loop
+COPIES = 1024  # of a statement, in all unrolled loops around it
+VECTORS = 16  # side by side for one loop; a longer one becomes a loop over vectors
 
 
 def serial(at: LoopAt, span: Span | None, verb: str) -> None:
@@ -33,20 +34,14 @@ def serial(at: LoopAt, span: Span | None, verb: str) -> None:
 def vectorize(
     state: State, at: LoopAt, width: int | None, note: str, span: Span | None
 ) -> tuple[State, LoopAt]:
-    """The loop itself where its extent is constant, else an inner loop of `width` iterations."""
+    """The loop itself where a few vectors hold it, else an inner loop of `width` iterations."""
     serial(at, span, "vectorized")
     if width is not None and width < 1:
         raise refusal(span, f"vectorize {at.name} by {width}: a vector has at least 1 element")
     count = extent(state.program, state.tree, at.statement, at.name)
-    if count is not None and count > LANES:
-        raise refusal(
-            span,
-            f"{at} has {count} iterations: too many for one vector value",
-            help=f"split {at} by a few vectors first, and vectorize the inner loop",
-        )
+    lanes = width or state.lanes(_widest(state, at))
     name, tree = at.name, state.tree
-    if count is None:
-        lanes = width or state.lanes(_widest(state, at))
+    if count is None or count > VECTORS * lanes:
         name = f"{at.name}_v"
         fresh(state, [name], at.loop, [], span)
         tail = Tail("mask")
@@ -86,14 +81,28 @@ def unroll(
             f"{at} has no constant number of iterations and cannot be unrolled whole",
             help=f"unroll {at} by 4, or split it first and unroll the inner loop",
         )
-    if count > COPIES:
+    copies = count * _copies(state, at)
+    if copies > COPIES:
         raise refusal(
             span,
-            f"unrolling {at} would write its body {count} times, and {COPIES} is the limit",
-            help=f"unroll {at} by 4",
+            f"unrolling {at} would write its body {copies} times, and {COPIES} is the limit",
+            help=f"unroll {at} by 4" if count > 4 else None,
         )
     tree = edit.mark(tree, at.statement, name, "unroll", plain=plain)
     return _noted(replace(state, tree=tree), at.statement, name, note)
+
+
+def _copies(state: State, at: LoopAt) -> int:
+    """How often what is below a loop is written because of other unrolled loops."""
+    most = 1
+    for statement in statements(at.loop):
+        counts = [
+            extent(state.program, state.tree, statement, loop.name) or 1
+            for loop in loops_of(state.tree, statement)
+            if loop.mark == "unroll"
+        ]
+        most = max(most, prod(counts))
+    return most
 
 
 def parallel(state: State, at: LoopAt, note: str, span: Span | None) -> tuple[State, LoopAt]:

@@ -74,6 +74,20 @@ def test_vectorize_takes_a_constant_loop_whole() -> None:
     assert (loop(made, "C", "ji").mark, loop(made, "C", "ji").width) == ("vector", 8)
 
 
+def test_a_long_constant_loop_becomes_a_loop_over_vectors() -> None:
+    # Bound sizes must not turn a good schedule into a thousand vectors side by side.
+    made = on_matmul("split C.j by 1000 -> jo, ji vectorize ji")
+    assert names(made) == ["i", "jo", "ji", "ji_v", "k"]
+    made = on_matmul("split C.j by 256 -> jo, ji vectorize ji")
+    assert names(made) == ["i", "jo", "ji", "k"]
+
+
+def test_copies_are_counted_over_all_loops() -> None:
+    on_matmul("split C.i by 32 -> io, ii split C.j by 32 -> jo, ji unroll ii, ji")
+    with pytest.raises(IllegalSchedule, match="1056 times, and 1024 is the limit"):
+        on_matmul("split C.i by 32 -> io, ii split C.j by 33 -> jo, ji unroll ii, ji")
+
+
 def test_float_sums_need_reassociate_integers_and_maxima_do_not() -> None:
     with pytest.raises(IllegalSchedule, match="reassociate C"):
         on_matmul("vectorize C.k")
