@@ -10,7 +10,7 @@ from tdsl.diagnostics import Span
 from tdsl.schedule import directives as d
 from tdsl.syntax import print_item as text_of
 from tdsl.syntax import tree as t
-from tdsl.syntax.layout import STEP, WIDTH, Page
+from tdsl.syntax.layout import STEP, WIDTH, Page, comments_of
 from tdsl.syntax.parser import parse
 from tdsl.syntax.print_directive import on_header, print_directive, print_directives, print_line
 from tdsl.syntax.print_expr import print_expr, print_exprs
@@ -24,8 +24,16 @@ _Block = t.Kernel | t.Combine | t.Record | t.Schedule | t.Recipe | t.Graph | t.S
 
 
 def format_file(text: str, name: str = "<text>") -> str:
-    """The text in canonical form; its tree and its comments stay what they are."""
-    return _print(parse(text, name), Page(text))
+    """The text in canonical form; its tree and its comments stay what they are.
+
+    This is checked every time: a formatter that loses something loses it for good.
+    """
+    tree = parse(text, name)
+    formatted = _print(tree, Page(text))
+    kept = [c.text for c in comments_of(formatted)] == [c.text for c in comments_of(text)]
+    if not kept or parse(formatted, name) != tree:
+        raise AssertionError(f"formatting {name} would change it")
+    return formatted
 
 
 def print_file(file: t.File) -> str:
