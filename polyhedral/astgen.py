@@ -17,7 +17,7 @@ import islpy as isl
 
 from tdsl.ir import loops as ir
 from tdsl.ir.index import add, conjunction, const, minimum, simplify, substitute
-from tdsl.ir.kernel import INDEX, Expr, Op, Size, Var
+from tdsl.ir.kernel import INDEX, Const, Expr, Op, Size, Var
 from tdsl.polyhedral.from_isl import from_aff, from_ast, from_constraint, from_pw_aff, from_set
 from tdsl.polyhedral.leaves import Code, Kept, Point, Repeat, Sequence_, points
 from tdsl.polyhedral.program import Program
@@ -204,7 +204,6 @@ def _describe(
             extents[k],
             loop.mark,
             minimum(const(extents[k]), *counts[k]) if counts[k] else None,
-            None,
             loop.inner_of.tail.mode if loop.inner_of is not None else "",
             loop.width,
         )
@@ -215,12 +214,14 @@ def _describe(
 
 def _counts(constraint: isl.Constraint, depth: int, dims: int) -> int | None:
     """The one dimension that a constraint bounds above by outer coordinates, if it does that."""
-    if constraint.is_equality() or constraint.dim(isl.dim_type.div) > 0:
-        return None
     involved = [k for k in range(dims) if constraint.involves_dims(SET, depth + k, 1)]
-    if len(involved) != 1 or not constraint.is_upper_bound(SET, depth + involved[0]):
+    if len(involved) != 1 or constraint.dim(isl.dim_type.div) > 0:
         return None
-    return involved[0]
+    (dim,) = involved
+    if constraint.is_equality():
+        # Only the first iteration: the same as a count of one.
+        return dim if constraint.get_bound(SET, depth + dim).plain_is_zero() else None
+    return dim if constraint.is_upper_bound(SET, depth + dim) else None
 
 
 # ---------------------------------------------------------------- schedule
@@ -341,12 +342,17 @@ class _Scan:
         def here(expr: Expr) -> Expr:
             return simplify(substitute(expr, coordinates))
 
-        dims = tuple(
-            replace(d, count=None if d.count is None else here(d.count)) for d in leaf.dims
-        )
+        dims = tuple(d if d.count is None else _counted(d, here(d.count)) for d in leaf.dims)
         index = tuple((name, here(value)) for name, value in leaf.index)
         guard = None if leaf.guard is None else here(leaf.guard)
         return ir.Instance(leaf.point.statement, index, dims, guard)
+
+
+def _counted(dim: ir.Dim, count: Expr) -> ir.Dim:
+    """A dimension with its count; one that is a number is the extent."""
+    if isinstance(count, Const):
+        return replace(dim, extent=max(0, min(dim.extent, int(count.value))), count=None)
+    return replace(dim, count=count)
 
 
 def _exclusive(condition: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:

@@ -293,6 +293,8 @@ class Values:
                 return scalar if self.lanes == 1 else v.Splat(scalar, self.type(elem))
             parts = None
         lanes = self.both(self.tail, mask)
+        if lanes is not None:
+            lanes = self.with_bits(lanes, elem.bits)
         if parts is None:
             return v.Gather(array, self._number(offset, mask), self.type(elem), lanes)
         base, stride = parts
