@@ -33,7 +33,9 @@ class Values(Calls):
             case tree.Name(name) if self.scope.size_value(name) is not None:
                 return INDEX
             case tree.Name(name) | tree.Subscript(tree.Name(name)):
-                return self.context.type_of(name, expr.span) if self.scope.is_array(name) else None
+                if not self.scope.is_array(name) or self.context.is_open(name):
+                    return None
+                return self.context.type_of(name, expr.span)
             case tree.Unary(_, operand):
                 return self.guess(operand)
             case tree.Binary(_, left, right):

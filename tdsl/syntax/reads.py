@@ -23,6 +23,7 @@ class Context:
     type_of   element type of an array or inferred temp; the span is the place that asks
     rank_of   its number of dimensions
     shape_of  its extents
+    is_open   whether it holds a lifted reduction of numbers, which takes its context's type
     proves    whether a condition holds at every instance of the statement
     sum_hint  how to sum over a name that is bound nowhere: text with `{}` for the name
     """
@@ -32,6 +33,7 @@ class Context:
     type_of: Callable[[str, Span | None], ElemType]
     rank_of: Callable[[str], int]
     shape_of: Callable[[str, Span | None], tuple[Expr, ...]]
+    is_open: Callable[[str], bool] = lambda name: False
     proves: Callable[[Expr], bool] = lambda condition: False
     sum_hint: str | None = None
 

@@ -52,6 +52,7 @@ def context(
 
     return Context(
         arrays.scope, frozenset(visible), arrays.type_of, arrays.rank_of, arrays.shape_of,
+        arrays.is_open,
         proves if ranges is not None else (lambda condition: False), _sum_hint(draft),
     )  # fmt: skip
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from tdsl.diagnostics import Note, Span, TypeMismatch
 from tdsl.ir.kernel import INDEX, Array, Expr
 from tdsl.ir.types import ElemType
-from tdsl.syntax.drafts import Draft
+from tdsl.syntax import tree
+from tdsl.syntax.drafts import Draft, names_in
+from tdsl.syntax.expand import children
 from tdsl.syntax.exprs import Values
 from tdsl.syntax.ranges import Circular, Ranges, declare_temp
 from tdsl.syntax.scope import Scope
@@ -21,6 +23,7 @@ class Arrays:
     ) -> None:
         self.scope, self.drafts, self.values = scope, drafts, values
         self.ranges: Ranges | None = None  # set once it is there: the two ask each other
+        self._lifted = {d.array: d for d in drafts if d.is_lifted}
         self._types: dict[str, ElemType] = {}
         self._asked: set[str] = set()
 
@@ -44,6 +47,8 @@ class Arrays:
                         raise self._index(draft)
                     if found is not None:
                         return found
+                    if draft.is_lifted:
+                        return self._from_reader(name)
         finally:
             self._asked.discard(name)
         first = next(d for d in self.drafts if d.array == name)
@@ -52,6 +57,21 @@ class Arrays:
             first.target_span,
             "its expression is made of numbers, which have no type of their own",
         )
+
+    def is_open(self, name: str) -> bool:
+        """Whether a reduction was lifted whose terms are numbers, as in `s[i] / sum[k](1)`."""
+        lifted = self._lifted.get(name)
+        return lifted is not None and self.values(lifted).guess(lifted.value) is None
+
+    def _from_reader(self, name: str) -> ElemType:
+        """The type that the place of a lifted reduction asks for."""
+        for draft in self.drafts:
+            found = _context(draft.value, name, self.values(draft))
+            if found is not None and found != INDEX:
+                return found
+            if name in names_in(draft.value):
+                return self.type_of(draft.array, draft.target_span)
+        raise AssertionError(f"nothing reads {name}")
 
     def _index(self, draft: Draft) -> TypeMismatch:
         text = draft.value.span.text if draft.value.span is not None else "..."
@@ -102,3 +122,18 @@ class Arrays:
             "temp",
             local=local, span=draft.target_span,
         )  # fmt: skip
+
+
+def _context(expr: tree.Expr, name: str, values: Values) -> ElemType | None:
+    """The type of what stands beside the read of an array, as close to it as one is found."""
+    parts = children(expr)
+    for n, part in enumerate(parts):
+        if name not in names_in(part):
+            continue
+        inner = _context(part, name, values)
+        alone = isinstance(expr, tree.Call) and n == 0 and expr.func == "select"
+        if inner is not None or alone:
+            return inner
+        skip = 1 if isinstance(expr, tree.Call) and expr.func == "select" else 0
+        return values.first_type(*(p for p in parts[skip:] if p is not part))
+    return None
