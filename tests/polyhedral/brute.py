@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tdsl.ir.kernel import BodyItem, Const, Expr, Kernel, Nest, Op, Read, Size, Statement, Var, walk
+from tdsl.ir.kernel import (
+    BodyItem,
+    Const,
+    Expr,
+    Kernel,
+    Nest,
+    Op,
+    Read,
+    Select,
+    Size,
+    Statement,
+    Var,
+    walk,
+)
 
 Env = Mapping[str, int]
 
@@ -19,6 +32,8 @@ def value(expr: Expr, env: Env) -> int:
         case Op(op, args):
             a = [value(x, env) for x in args]
             return int(_OPS[op](a))
+        case Select(condition, then, other):
+            return value(then if value(condition, env) else other, env)
     raise TypeError(expr)
 
 

@@ -261,6 +261,33 @@ def test_every_order_of_a_convolution_is_quick_and_right() -> None:
         assert not legality.check_once(program, tree)
 
 
+def test_updates_by_two_operators_keep_their_order() -> None:
+    """For integers too: (C + a) * b is not C * b + a."""
+    domain = "0 <= i < N"
+    for second, legal in [("add", True), ("mul", False)]:
+        k = kernel(
+            "N",
+            {"C": "inout", "a": "in N"},
+            [nest("i", "0", "N",
+                  stmt("S", "C", "i", domain, ["a[i]"], "add", type=I32),
+                  stmt("T", "C", "i", domain, ["a[i]"], second, type=I32))],
+            type=I32,
+        )  # fmt: skip
+        program = model.build(k)
+        tree = Seq((chain(program, "T", [("i", "i")]), chain(program, "S", [("i", "i")])))
+        relaxed = dependences.relaxed(dependences.compute(program), program)
+        assert (not legality.check(program, tree, relaxed)) == legal
+
+
+def test_two_instances_at_one_place_are_not_in_order() -> None:
+    program = model.build(build.seidel())
+    tree = chain(program, "S", [("t", "t"), ("i", "i")])
+    violations = legality.check(program, tree, dependences.compute(program))
+    assert violations
+    w = violations[0].witness
+    assert w is not None and w.source[:2] == w.sink[:2]
+
+
 # ---------------------------------------------------------------- marks
 
 

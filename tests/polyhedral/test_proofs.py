@@ -187,6 +187,17 @@ def test_only_the_chosen_arm_counts() -> None:
     assert messages(selected(Op("and", (expr("i >= 1"), unknown), BOOL))) == ""
 
 
+def test_the_other_arm_is_where_the_condition_fails() -> None:
+    def guarded(condition: str) -> Kernel:
+        value = Select(expr(condition), Const(0.0, F32), read("x[i - 1]"), F32)
+        return kernel(
+            "N", {"x": "in N", "y": "out N"}, [stmt("y", "y[i]", "i", "0 <= i < N", [value])]
+        )
+
+    assert messages(guarded("i < 1")) == ""
+    assert "reads x[-1]" in messages(guarded("i > 1"))
+
+
 def gather(index: Expr, extent: str, element: Array | None = None) -> Kernel:
     source = element or Array("x", I32, (expr("N"),), "in")
     value = Read("t", (index,), F32)
