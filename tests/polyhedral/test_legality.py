@@ -116,7 +116,7 @@ def test_random_orders_agree_with_enumeration(name: str) -> None:
     found = dependences.compute(program)
     statement = k.statements[0]
     verdicts = set()
-    for _ in range(25):
+    for _ in range(15):
         tree = chain(program, statement.name, random_coords(rng, statement.indices))
         tree = legality.with_inits(program, tree)
         assert not legality.check_once(program, tree)
@@ -228,6 +228,68 @@ def test_fusion_of_a_stencil_needs_a_shift() -> None:
         inner = shared(program, "i", {"S": "i", "T": f"i + {shift}"}, Leaf("S"), Leaf("T"))
         tree = shared(program, "t", {"S": "t", "T": "t"}, inner)
         assert (not legality.check(program, tree, found)) == legal
+
+
+def test_a_mirrored_consumer_fuses_at_rows_only() -> None:
+    domain = "0 <= y < N and 0 <= x < N"
+    k = kernel(
+        "N",
+        {"a": "in N, N", "f": "temp N, N", "g": "out N, N"},
+        [
+            stmt("f", "f[y, x]", "y, x", domain, ["a[y, x]"]),
+            stmt("g", "g[y, x]", "y, x", domain, ["f[y, N - 1 - x]"]),
+        ],
+    )
+    program = model.build(k)
+    found = dependences.compute(program)
+    rows, columns = {"f": "y", "g": "y"}, {"f": "x", "g": "x"}
+    own = [chain(program, s, [("x", "x")]) for s in ("f", "g")]
+    assert not legality.check(program, shared(program, "y", rows, *own), found)
+    inner = shared(program, "x", columns, Leaf("f"), Leaf("g"))
+    assert legality.check(program, shared(program, "y", rows, inner), found)
+
+
+def test_a_wave_in_time() -> None:
+    k = kernel(
+        "T, N",
+        {"u": "inout T + 2, N + 2"},
+        [nest("t", "0", "T", stmt(
+            "S", "u[t + 2, x]", "t, x", "0 <= t < T and 1 <= x < N + 1",
+            ["u[t + 1, x]", "u[t + 1, x + 1]", "u[t + 1, x - 1]", "u[t, x]"],
+        ))],
+    )  # fmt: skip
+    inside, outside = [("t", "t"), ("x", "x")], [("x", "x"), ("t", "t")]
+    assert not parallel_verdict(k, outside, 0)
+    assert parallel_verdict(k, inside, 1)
+    assert not verdict(k, [("to", "t // 4"), ("xo", "x // 4"), *inside])
+    assert verdict(k, [("to", "t // 4"), ("xo", "(t + x) // 4"), ("t", "t"), ("x", "t + x")])
+
+
+def test_a_triangle_is_tiled_in_any_order() -> None:
+    k = kernel(
+        "M, K",
+        {"A": "in M, K", "B": "in M, K", "C": "inout M, M"},
+        [stmt("C", "C[i, j]", "i, j, k", "0 <= i < M and 0 <= j <= i and 0 <= k < K",
+              ["A[i, k]", "B[j, k]"], "add", "k")],
+    )  # fmt: skip
+    tiles = [("io", "i // 4"), ("jo", "j // 4"), ("ii", "i"), ("ji", "j"), ("k", "k")]
+    assert verdict(k, tiles)
+    assert verdict(k, [tiles[1], tiles[0], tiles[3], tiles[2], tiles[4]])
+
+
+def test_a_loop_that_runs_downward_stays_so() -> None:
+    """x[i] needs x[j] for all j > i: back substitution."""
+    k = kernel(
+        "N",
+        {"U": "in N, N", "x": "inout N"},
+        [nest("i", "0", "N", stmt(
+            "S", "x[i]", "i, j", "0 <= i < j and j < N", ["U[i, j]", "x[j]"], "sub"
+        ), down=True)],
+    )  # fmt: skip
+    assert verdict(k, [("i", "-i"), ("j", "j")])
+    assert not verdict(k, [("i", "i"), ("j", "j")])
+    assert not verdict(k, [("i", "-i"), ("j", "-j")])  # the sum's order
+    assert not verdict(k, [("j", "-j"), ("i", "-i")])  # the same
 
 
 def test_reductions_of_integers_and_floats() -> None:
