@@ -10,7 +10,7 @@ from tdsl.diagnostics import Diagnostic
 from tdsl.ir.kernel import Kernel
 from tdsl.ir.verify_kernel import verify_kernel
 from tdsl.lower.lower import Lowered, lower
-from tdsl.polyhedral import dependences, model, proofs
+from tdsl.polyhedral import dependences, model, proofs, validate
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.runtime.interface import Argument, BuildRequest, Entry
 from tdsl.schedule import apply, builder
@@ -126,6 +126,15 @@ def _lower(c: Compilation) -> Compilation:
     return replace(c, lowered=lowered)
 
 
+def _validate(c: Compilation) -> Compilation:
+    program, lowered = c.scheduled.program, c.lowered
+    known = c.dependences if program is c.program else dependences.compute(program)
+    order = validate.Order(known, c.scheduled.reassociate, c.options.strict_fp)
+    validate.validate(program, lowered.loops, order)
+    validate.validate_versions(program, lowered.loops, lowered.versions)
+    return c
+
+
 PIPELINE: tuple[tuple[str, Callable[[Compilation], Compilation]], ...] = (
     ("kernel", _elaborate),  # names, types and ranges: nothing below knows the spelling
     ("program", _model),  # instances and accesses as isl objects
@@ -135,10 +144,11 @@ PIPELINE: tuple[tuple[str, Callable[[Compilation], Compilation]], ...] = (
     ("directives", _resolve),  # expressions become integers: only those reach the tree
     ("tree", _schedule),  # each directive checked, then applied
     ("vector", _lower),  # loops, copies, lanes; verified at its end
+    ("validated", _validate),  # all that was lowered, against the program: before any C
 )
 
 
-def run(file: surface.File, options: Options, *, until: str = "vector") -> Compilation:
+def run(file: surface.File, options: Options, *, until: str = "validated") -> Compilation:
     """All passes up to the one named. Raises tdsl.Error where the program is refused."""
     compilation = Compilation(file, options)
     for name, step in PIPELINE:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tdsl.diagnostics import IllegalSchedule
-from tdsl.ir import loops, vector
+from tdsl.ir import vector
+from tdsl.ir.loops import Block
 from tdsl.ir.verify_vector import verify
 from tdsl.lower.builder import Names
 from tdsl.lower.expand import Expander
 from tdsl.lower.lanes import widest_bytes
 from tdsl.lower.memory import buffer, place, stored_type
+from tdsl.lower.offsets import relative
 from tdsl.lower.registers import CannotKeep
 from tdsl.lower.reuse import defined, share
 from tdsl.lower.specialize import Specializer
@@ -27,10 +28,14 @@ from tdsl.targets.target import Target
 
 @dataclass(frozen=True)
 class Lowered:
-    """What each level was, for `tdsl show`."""
+    """What each level was, for `tdsl show` and for validation.
+
+    `loops`: as isl made them; `versions`: with the versions of blocks chosen.
+    """
 
     tree: Node
-    loops: loops.Block
+    loops: Block
+    versions: Block
     function: vector.Function
 
 
@@ -41,16 +46,12 @@ def lower(
     *,
     strict_fp: bool = False,
     notes: tuple[str, ...] = (),
-    inspect: Callable[[Program, Node, loops.Block], None] | None = None,
 ) -> Lowered:
-    """`tree` is a finished schedule without first terms. `inspect` sees the loops before copies
-    and lanes are written out (the validation of the driver)."""
+    """`tree` is a finished schedule without first terms."""
     lanes = bool(target.widths)
     placed = with_inits(program, tree)
     code = sink(placed, lanes=lanes)
-    nest, body = _kept(program, code, target, strict_fp, frozenset())
-    if inspect is not None:
-        inspect(program, placed, nest)
+    nest, versions, body = _kept(program, code, target, strict_fp, frozenset())
     function = vector.Function(
         program.kernel.name,
         program.kernel.sizes,
@@ -60,23 +61,24 @@ def lower(
         notes,
     )
     verify(function, target)
-    return Lowered(placed, nest, function)
+    return Lowered(placed, nest, versions, function)
 
 
 def _kept(
     program: Program, code: Code, target: Target, strict_fp: bool, without: frozenset[str]
-) -> tuple[loops.Block, vector.Block]:
+) -> tuple[Block, Block, vector.Block]:
     """With accumulators in registers, but for those that turn out to have no fixed ones."""
     nest = scan(program, keep_accumulators(program, code, without))
     try:
-        return nest, _expanded(program, nest, target, strict_fp)
+        versions = _versions(program, nest, target)
+        return nest, versions, _expanded(program, versions, target, strict_fp)
     except CannotKeep as error:
         if error.array in without:
             raise
         return _kept(program, code, target, strict_fp, without | {error.array})
 
 
-def scan(program: Program, code: Code) -> loops.Block:
+def scan(program: Program, code: Code) -> Block:
     """isl's loops; what cannot be lanes or copies is refused."""
     try:
         return generate(program, code)
@@ -90,13 +92,16 @@ def scan(program: Program, code: Code) -> loops.Block:
         ) from None
 
 
-def _expanded(program: Program, nest: loops.Block, target: Target, strict_fp: bool) -> vector.Block:
+def _versions(program: Program, nest: Block, target: Target) -> Block:
     def lanes_of(statement: str) -> int:
         stmt = program.statements[statement]
         elem = stored_type(program.arrays[stmt.write.array].type)
         return max(1, target.vector_bytes // widest_bytes(stmt, elem.bytes, frozenset()))
 
-    special = Specializer(lanes_of).block(nest, frozenset())
+    return Specializer(lanes_of).block(nest, frozenset())
+
+
+def _expanded(program: Program, nest: Block, target: Target, strict_fp: bool) -> vector.Block:
     written = {s.write.array for s in program.statements.values()}
     expander = Expander(
         program,
@@ -106,5 +111,6 @@ def _expanded(program: Program, nest: loops.Block, target: Target, strict_fp: bo
         frozenset(program.arrays) - written,
     )
     taken = frozenset(program.arrays) | frozenset(program.kernel.sizes)
-    body = expander.function(special, taken)
-    return share(body, Names(taken | defined(body.items)))
+    body = expander.function(nest, taken)
+    shared = share(body, Names(taken | defined(body.items)))
+    return relative(shared, Names(taken | defined(shared.items)))
