@@ -55,6 +55,7 @@ class TdslLexer(Lexer):
         parts = [f"(?P<{key}>{value})" for key, value in groups.items()]
         parts.append("(?P<SIGN>" + "|".join(map(re.escape, signs)) + ")")
         self._scan = re.compile("|".join(parts))
+        self._name = re.compile(f"(?P<NAME>{name})")
 
     def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Token]:
         text: str = getattr(
@@ -69,6 +70,8 @@ class TdslLexer(Lexer):
             match = self._scan.match(text, position)
             if match is None:
                 raise StrayText(position, text[position])
+            if match.lastgroup == "TYPED_NAME" and not accepts(parser_state, "TYPED_NAME"):
+                match = self._name.match(text, position) or match  # as in `kernel f<T>(N)`
             kind, value, end = str(match.lastgroup), match.group(), match.end()
             if kind == "NAME" and value in self._keywords:
                 kind = self._word(value, text, end, parser_state)

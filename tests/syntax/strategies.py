@@ -23,7 +23,11 @@ _WORDS = (
 # fmt: on
 
 names = st.sampled_from(_WORDS)
-optional = st.none()
+
+
+def _named(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """The strategy without its description, which grows with every use of it."""
+    return st.just(None).flatmap(lambda _: strategy)
 
 
 def tuples_of(
@@ -84,8 +88,8 @@ def _extend(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-exprs = st.recursive(leaves, _extend, max_leaves=12)
-small = st.recursive(leaves, _extend, max_leaves=4)
+exprs = _named(st.recursive(leaves, _extend, max_leaves=12))
+small = _named(st.recursive(leaves, _extend, max_leaves=4))
 some = tuples_of(small)
 tables = st.recursive(small, lambda inner: tuples_of(inner).map(t.ListLit), max_leaves=6)
 
@@ -121,44 +125,46 @@ _orders = st.builds(
     tuples_of(names, 0, unique=True),
 )
 
-_plain_directives = st.one_of(
-    st.builds(d.Split, loops, small, names, names, tails),
-    st.integers(1, 3).flatmap(_tile),
-    st.builds(d.Reorder, loops),
-    st.builds(d.Collapse, loops, names),
-    st.builds(d.Fuse, loops, names),
-    st.builds(d.Distribute, refs),
-    st.builds(d.Skew, refs, small),
-    st.builds(d.Shift, refs, small),
-    st.builds(d.Reverse, loops),
-    st.builds(d.Wavefront, refs, refs, names, names),
-    st.tuples(refs, maybe, maybe).map(_peel),
-    st.builds(d.Extend, names, names, small),
-    st.builds(d.Sequence, tuples_of(names)),
-    _orders,
-    st.builds(d.Vectorize, loops, maybe),
-    st.builds(d.Unroll, loops, maybe, st.booleans()),
-    st.builds(d.Parallel, loops),
-    st.builds(d.Dot, loops),
-    st.builds(d.Inline, tuples_of(names)),
-    st.builds(d.Compute, names, places, memories),
-    st.builds(d.Finish, names, refs),
-    st.builds(d.Store, names, places, memories, tuples_of(st.tuples(names, small), 0, 2)),
-    st.builds(d.Store, names, layout=some),
-    st.builds(d.Store, names, inside=names),
-    st.builds(d.Stage, arrays, refs, st.none() | some, memories),
-    st.builds(d.Pack, arrays, places, some, memory=memories),
-    st.builds(d.Pack, arrays, places, some, names, st.none() | names, memories),
-    st.builds(d.Transpose, refs, refs),
-    st.builds(d.Layout, names, new_names, some),
-    st.builds(d.Prefetch, arrays, refs, maybe),
-    st.builds(d.Stream, names),
-    st.builds(d.Reassociate, tuples_of(names)),
-    st.builds(d.Factor, refs, names),
-    st.builds(d.Expect, some),
-    st.builds(d.Let, names, small),
-    st.builds(d.Require, some),
-    st.builds(d.Use, names, tuples_of(small, 0), _kwargs(small)),
+_plain_directives = _named(
+    st.one_of(
+        st.builds(d.Split, loops, small, names, names, tails),
+        st.integers(1, 3).flatmap(_tile),
+        st.builds(d.Reorder, loops),
+        st.builds(d.Collapse, loops, names),
+        st.builds(d.Fuse, loops, names),
+        st.builds(d.Distribute, refs),
+        st.builds(d.Skew, refs, small),
+        st.builds(d.Shift, refs, small),
+        st.builds(d.Reverse, loops),
+        st.builds(d.Wavefront, refs, refs, names, names),
+        st.tuples(refs, maybe, maybe).map(_peel),
+        st.builds(d.Extend, names, names, small),
+        st.builds(d.Sequence, tuples_of(names)),
+        _orders,
+        st.builds(d.Vectorize, loops, maybe),
+        st.builds(d.Unroll, loops, maybe, st.booleans()),
+        st.builds(d.Parallel, loops),
+        st.builds(d.Dot, loops),
+        st.builds(d.Inline, tuples_of(names)),
+        st.builds(d.Compute, names, places, memories),
+        st.builds(d.Finish, names, refs),
+        st.builds(d.Store, names, places, memories, tuples_of(st.tuples(names, small), 0, 2)),
+        st.builds(d.Store, names, layout=some),
+        st.builds(d.Store, names, inside=names),
+        st.builds(d.Stage, arrays, refs, st.none() | some, memories),
+        st.builds(d.Pack, arrays, places, some, memory=memories),
+        st.builds(d.Pack, arrays, places, some, names, st.none() | names, memories),
+        st.builds(d.Transpose, refs, refs),
+        st.builds(d.Layout, names, new_names, some),
+        st.builds(d.Prefetch, arrays, refs, maybe),
+        st.builds(d.Stream, names),
+        st.builds(d.Reassociate, tuples_of(names)),
+        st.builds(d.Factor, refs, names),
+        st.builds(d.Expect, some),
+        st.builds(d.Let, names, small),
+        st.builds(d.Require, some),
+        st.builds(d.Use, names, tuples_of(small, 0), _kwargs(small)),
+    )
 )
 directives = st.recursive(
     _plain_directives,

@@ -198,7 +198,7 @@ def test_line_ends_of_other_systems() -> None:
 def test_a_formatter_that_loses_something_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Page, "finish", lambda self: None)
     with pytest.raises(AssertionError, match="would change it"):
-        format_file("def f(x) = x  # lost\n")
+        format_file("def f(x) = x\n# lost\n")
 
 
 def test_long_equations_break_at_the_loosest_operator() -> None:
