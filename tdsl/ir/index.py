@@ -7,7 +7,7 @@ integer coefficients. `simplify` returns an expression whose sums are in that fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Select, Size, Var, walk
 from tdsl.ir.types import BOOL
@@ -76,14 +76,14 @@ def poly(expr: Expr) -> dict[Monomial, int]:
     match expr:
         case Const(value=int(value)):
             return {(): value} if value else {}
-        case Op("add", (a, b)):
-            return _sum(poly(a), poly(b), 1)
+        case Op("add", args):
+            return reduce(lambda left, right: _sum(left, poly(right), 1), args, {})
         case Op("sub", (a, b)):
             return _sum(poly(a), poly(b), -1)
         case Op("neg", (a,)):
             return _sum({}, poly(a), -1)
-        case Op("mul", (a, b)):
-            return _product(poly(a), poly(b))
+        case Op("mul", args):
+            return reduce(lambda left, right: _product(left, poly(right)), args, {(): 1})
         case Var() | Size():
             return {(expr,): 1}
         case _:
@@ -227,11 +227,15 @@ def _simplify_logic(op: str, args: tuple[Expr, ...]) -> Expr:
         (arg,) = args
         return Const(not arg.value, BOOL) if isinstance(arg, Const) else Op("not", args, BOOL)
     absorbing = op == "or"
-    left, right = args
-    for this, that in ((left, right), (right, left)):
-        if isinstance(this, Const):
-            return this if bool(this.value) == absorbing else that
-    return left if left == right else Op(op, args, BOOL)
+    kept: list[Expr] = []
+    for arg in dict.fromkeys(args):
+        if not isinstance(arg, Const):
+            kept.append(arg)
+        elif bool(arg.value) == absorbing:
+            return arg
+    if not kept:
+        return Const(not absorbing, BOOL)
+    return reduce(lambda left, right: Op(op, (left, right), BOOL), kept)
 
 
 def _simplify_comparison(op: str, left: Expr, right: Expr) -> Expr:

@@ -4,7 +4,7 @@ before: for io { for k { S with ii < min(6, M - 6 * io) } }
 after:  for io { if (M - 6 * io >= 6) { for k { S with ii < 6 } }
                  else switch (M - 6 * io) { case 5: for k { S with ii < 5 } ... } }
 
-The choice stands directly inside the innermost loop that the count depends on, outside all
+The choice stands directly inside the innermost loop that the counts depend on, outside all
 loops further in. Only the code changes, never which instances run.
 """
 
@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import gcd
 
-from tdsl.ir.index import compare, conjunction, const, poly, variables
-from tdsl.ir.kernel import Const, Expr, Op
+from tdsl.ir.index import add, compare, conjunction, const, poly, simplify, variables
+from tdsl.ir.kernel import INDEX, Const, Expr, Op
 from tdsl.ir.loops import Block, Dim, For, If, Instance, Item, Scope, Switch
+from tdsl.ir.types import BOOL
 
 MOST_CASES = 16  # an unrolled loop of more iterations is tested one by one instead
+MOST_VERSIONS = 32  # of one nest; further dimensions are tested one by one
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,9 @@ class Specializer:
         return Block(tuple(self._item(item, known) for item in block.items))
 
     def _item(self, item: Item, known: frozenset[str]) -> Item:
-        pending = _first_pending(item, known)
-        if pending is not None:
-            return self._choose(item, pending, known)
+        pending = _pending(item)
+        if pending and all(variables(d.count) <= known for d in pending if d.count is not None):
+            return self._choose(item, pending)
         match item:
             case For():
                 return replace(item, body=self.block(item.body, known | {item.var}))
@@ -51,93 +53,98 @@ class Specializer:
             case Instance():
                 return item
 
-    def _choose(self, item: Item, dim: Dim, known: frozenset[str]) -> Item:
-        def version(extent: int, count: Expr | None) -> Block:
-            chosen = replace(dim, extent=extent, count=count, chosen=True)
-            return self.block(Block((_with(item, dim, chosen),)), known)
-
-        partial = version(dim.extent, dim.count)
-        assert dim.count is not None
-        full = _is_full(dim.count, dim.extent)
-        if dim.tail == "guard" or full == FALSE:
+    def _choose(self, item: Item, dims: list[Dim]) -> Item:
+        """One version where all blocks are full; one with the tails of all of them."""
+        partial = self._partial(item, dims, 1, alone=len(dims) == 1)
+        if any(d.tail == "guard" for d in dims):
             return partial
+        full = item
+        for dim in dims:
+            full = _with(full, dim, replace(dim, count=None, chosen=True))
+        test = conjunction(tuple(_is_full(d) for d in dims))
+        if test is None:
+            return full
+        return partial if test == FALSE else If(test, Block((full,)), Block((partial,)))
+
+    def _partial(self, item: Item, dims: list[Dim], versions: int, *, alone: bool) -> Item:
+        """`versions`: how many there are of the item; `alone`: this block is surely not full."""
+        if not dims:
+            return item
+        dim, rest = dims[0], dims[1:]
+        assert dim.count is not None
         step = self._case_step(item, dim)
-        if step is not None:
-            partial = self._cases(item, dim, known, step, version, partial)
-        return If(full, version(dim.extent, None), partial)
+        cases = [] if step is None else self._cases(dim, step, alone)
+        if not cases or versions * len(cases) > MOST_VERSIONS:
+            tested = _with(item, dim, replace(dim, chosen=True))
+            return self._partial(tested, rest, versions, alone=False)
+        versions *= len(cases)
+        blocks = tuple(
+            (n, Block((self._partial(_with(item, dim, new), rest, versions, alone=False),)))
+            for n, new in cases
+        )
+        default = None
+        if not all(any(_same(d, dim) for d in i.dims) for i in instances(item)):
+            # Statements of other counts run also where this one has nothing to do.
+            tested = _with(item, dim, replace(dim, chosen=True))
+            default = Block((self._partial(tested, rest, versions, alone=False),))
+        on = dim.count
+        if step is not None and step > 1:
+            on = simplify(Op("floordiv", (add(dim.count, const(step - 1)), const(step)), INDEX))
+        return Switch(on, blocks, default)
 
     def _case_step(self, item: Item, dim: Dim) -> int | None:
         """By how many iterations the cases of a switch differ; None: no switch."""
-        lanes = min(self.lanes(s) for s in _statements_with(item, dim))
         if dim.mark == "vector":
+            lanes = min(self.lanes(s) for s in _statements_with(item, dim))
             if dim.tail == "cases":
                 return lanes if dim.extent > lanes else None
-            if dim.tail == "narrow":
-                return max(1, lanes // 4)
-            return None
+            return max(1, lanes // 4) if dim.tail == "narrow" else None
         if dim.tail == "cases" or (dim.tail == "" and dim.extent <= MOST_CASES):
             return 1
         return None
 
-    def _cases(
-        self,
-        item: Item,
-        dim: Dim,
-        known: frozenset[str],
-        step: int,
-        version: Callable[[int, Expr | None], Block],
-        partial: Block,
-    ) -> Block:
+    def _cases(self, dim: Dim, step: int, alone: bool) -> list[tuple[int, Dim]]:
+        """(number of steps, the dimension then); the last step of lanes is masked."""
         assert dim.count is not None
-        steps = -(-dim.extent // step)
-        if steps <= 1:
-            return partial
         if step == 1:
-            rests = [n for n in range(1, dim.extent) if _possible(dim.count, n)]
-            cases = tuple((n, version(n, None)) for n in rests)
-            on = dim.count
-        else:
-            # Whole steps are full; the last one is masked.
-            cases = tuple(
-                (n, version(min(n * step, dim.extent), dim.count)) for n in range(1, steps + 1)
-            )
-            rounded = Op("add", (dim.count, const(step - 1)), dim.count.type)
-            on = Op("floordiv", (rounded, const(step)), dim.count.type)
-        # Statements of other counts run also where this one has nothing to do.
-        default = None if _all_have(item, dim) else partial
-        return Block((Switch(on, cases, default),))
+            numbers = range(1, dim.extent if alone else dim.extent + 1)
+            return [
+                (n, replace(dim, extent=n, count=None, chosen=True))
+                for n in numbers
+                if _possible(dim.count, n) or n == dim.extent
+            ]
+        steps = -(-dim.extent // step)
+        return [
+            (n, replace(dim, extent=min(n * step, dim.extent), chosen=True))
+            for n in range(1, steps + 1)
+        ]
 
 
 FALSE = compare("lt", const(0), const(0))
 
 
-def _is_full(count: Expr, extent: int) -> Expr:
-    """Whether count, `min(extent, a, b, ...)`, is the extent."""
-    parts = count.args if isinstance(count, Op) and count.op == "min" else (count,)
-    flat: list[Expr] = []
-    for part in parts:
-        flat += part.args if isinstance(part, Op) and part.op == "min" else (part,)
-    tests = tuple(compare("ge", p, const(extent)) for p in flat)
-    if FALSE in tests:
-        return FALSE
-    return conjunction(tests) or Const(True, FALSE.type)
+def _bounds(count: Expr) -> list[Expr]:
+    """The expressions that a count is the least of."""
+    if isinstance(count, Op) and count.op == "min":
+        return [bound for arg in count.args for bound in _bounds(arg)]
+    return [count]
+
+
+def _is_full(dim: Dim) -> Expr:
+    """Whether all iterations of a dimension run."""
+    assert dim.count is not None
+    tests = tuple(compare("ge", b, const(dim.extent)) for b in _bounds(dim.count))
+    return FALSE if FALSE in tests else conjunction(tests) or Const(True, BOOL)
 
 
 def _possible(count: Expr, value: int) -> bool:
     """Whether a count that is not full can be this number, as far as divisibility tells."""
-    for part in count.args if isinstance(count, Op) and count.op == "min" else (count,):
-        terms = dict(poly(part))
-        rest = terms.pop((), 0)
-        if terms and not isinstance(part, Const) and _flat_min(count) == 1:
-            return (value - rest) % gcd(*terms.values()) == 0
-    return True
-
-
-def _flat_min(count: Expr) -> int:
-    """How many bounds, besides the extent, a count is the least of."""
-    if isinstance(count, Op) and count.op == "min":
-        return sum(_flat_min(a) for a in count.args)
-    return 0 if isinstance(count, Const) else 1
+    bounds = [b for b in _bounds(count) if not isinstance(b, Const)]
+    if len(bounds) != 1:
+        return True
+    terms = dict(poly(bounds[0]))
+    rest = terms.pop((), 0)
+    return (value - rest) % gcd(*terms.values()) == 0
 
 
 def instances(item: Item) -> Iterator[Instance]:
@@ -161,20 +168,19 @@ def instances(item: Item) -> Iterator[Instance]:
                 yield from instances(below)
 
 
-def _first_pending(item: Item, known: frozenset[str]) -> Dim | None:
+def _pending(item: Item) -> list[Dim]:
+    """The dimensions below whose version is not chosen, each once."""
+    found: list[Dim] = []
     for instance in instances(item):
         for dim in instance.dims:
-            if dim.count is not None and not dim.chosen and variables(dim.count) <= known:
-                return dim
-    return None
+            open_ = dim.count is not None and not dim.chosen
+            if open_ and not any(_same(dim, d) for d in found):
+                found.append(dim)
+    return found
 
 
 def _statements_with(item: Item, dim: Dim) -> set[str]:
     return {i.statement for i in instances(item) if any(_same(d, dim) for d in i.dims)}
-
-
-def _all_have(item: Item, dim: Dim) -> bool:
-    return all(any(_same(d, dim) for d in i.dims) for i in instances(item))
 
 
 def _same(a: Dim, b: Dim) -> bool:

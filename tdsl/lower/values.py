@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from tdsl.ir import kernel as k
 from tdsl.ir import vector as v
@@ -89,6 +90,8 @@ class Values:
 
     def operation(self, op: str, args: list[v.Value], type: ElemType) -> v.Value:
         """One operation; a product that is added or subtracted is fused where that is allowed."""
+        if len(args) > 2:
+            return reduce(lambda left, right: self.operation(op, [left, right], type), args)
         if op in k.COMPARISONS:
             return v.Op(op, tuple(args), self.mask_type(args[0].type.elem.bits))
         if op in k.LOGIC:
@@ -153,6 +156,8 @@ class Values:
         return left if left == right else self._logic("and", [left, right])
 
     def _logic(self, op: str, args: list[v.Value]) -> v.Value:
+        if len(args) > 2:
+            return reduce(lambda left, right: self._logic(op, [left, right]), args)
         bits = args[0].type.bits
         same = tuple(self.with_bits(a, bits) for a in args)
         return v.Op(op, same, self.mask_type(bits))
@@ -188,7 +193,10 @@ class Values:
                 return v.Iota(parts[0], int(parts[1].value), type)
         match here:
             case k.Op(op, args):
-                return v.Op(op, tuple(self._number(a, mask) for a in args), type)
+                numbers = [self._number(a, mask) for a in args]
+                if len(numbers) == 1:
+                    return v.Op(op, tuple(numbers), type)
+                return reduce(lambda left, right: v.Op(op, (left, right), type), numbers)
             case k.Cast(mode, arg):
                 return v.Cast(mode, self._data(arg, mask), type)
             case k.Select(condition, then, other):
