@@ -19,10 +19,7 @@ def vector_cast(unit: Unit, mode: str, arg: C, source: VType, result: VType) -> 
     if source.is_mask:
         return _from_mask(unit, arg, source, result)
     if result.is_mask:
-        zero = splat(unit, literal(unit, 0, source.elem), source)
-        of = source if source.elem != BOOL else VType(TYPES["u8"], source.lanes)
-        test = plain_op(unit, "ne", [arg, zero], of, compare_type(of))
-        return _from_mask(unit, test, compare_type(of), result)
+        return _from_mask(unit, _not_zero(unit, arg, source), _compared(source), result)
     if mode == "bitcast":
         return cast(unit.ctype(result), arg)
     if source.elem == BOOL:  # bytes 0 and 1
@@ -36,6 +33,23 @@ def vector_cast(unit: Unit, mode: str, arg: C, source: VType, result: VType) -> 
 
 
 # ---------------------------------------------------------------- masks
+
+
+def _compared(source: VType) -> VType:
+    return VType(BOOL, source.lanes, source.elem.bytes * 8)
+
+
+def _not_zero(unit: Unit, arg: C, source: VType) -> C:
+    """The mask of lanes that are not 0; -0 of f16 and bf16 is a bit pattern of its own."""
+    of = source
+    if source.elem.name in ("f16", "bf16"):
+        of = VType(TYPES["u16"], source.lanes)
+        magnitude = splat(unit, literal(unit, 0x7FFF, of.elem), of)
+        arg = plain_op(unit, "band", [arg, magnitude], of, of)
+    elif source.elem == BOOL:
+        of = VType(TYPES["u8"], source.lanes)
+    zero = splat(unit, literal(unit, 0, of.elem), of)
+    return plain_op(unit, "ne", [arg, zero], of, compare_type(of))
 
 
 def _from_mask(unit: Unit, arg: C, source: VType, result: VType) -> C:
@@ -58,7 +72,13 @@ def _from_mask(unit: Unit, arg: C, source: VType, result: VType) -> C:
 def _row(unit: Unit, mode: str, arg: C, source: VType, result: VType) -> C | None:
     wide = max(source.elem, result.elem, key=lambda e: e.bits)
     lanes = unit.physical(wide, source.lanes)
-    return unit.apply(f"{mode}.{kept(source.elem)}", kept(result.elem), lanes, arg)
+    of, to = (_number_name(e) for e in (source.elem, result.elem))
+    return unit.apply(f"{mode}.{of}", to, lanes, arg)
+
+
+def _number_name(elem: ElemType) -> str:
+    """As `kept`, but f16 and bf16 are no integers here."""
+    return elem.name if elem.name in ("f16", "bf16") else kept(elem)
 
 
 def _between_integers(unit: Unit, mode: str, arg: C, source: VType, result: VType) -> C:

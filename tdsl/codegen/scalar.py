@@ -208,6 +208,8 @@ def scalar_cast(unit: Unit, mode: str, arg: C, source: ElemType, result: ElemTyp
         return arg
     if mode == "bitcast":
         return _bitcast(unit, arg, source, result)
+    if source.name in _HALVES and result.name == "bool":
+        return binary("!=", EQUAL, C(f"({arg.at(BITAND)} & 0x7fff)"), C("0"))
     if result.name == "bool":
         return binary("!=", EQUAL, arg, C("0"))
     if source.name in _HALVES:
