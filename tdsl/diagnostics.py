@@ -165,13 +165,24 @@ def render(diagnostic: Diagnostic) -> str:
     return "\n".join(out)
 
 
+# A line is shown whole up to this length, else in part.
+_LONG_LINE = 200
+
+
 def _excerpt(span: Span) -> list[str]:
     line, column = span.source.line_column(span.start)
     text = span.source.line(line)
     width = max(1, min(span.end - span.start, len(text) - column + 1))
+    before = text[: column - 1]
+    if len(text) > _LONG_LINE:
+        cut = max(0, column - _LONG_LINE // 2)
+        before = ("..." if cut else "") + before[cut:]
+        shown = before + text[column - 1 : cut + _LONG_LINE]
+        width = max(1, min(width, len(shown) - len(before)))
+        text = shown + ("..." if cut + _LONG_LINE < len(text) else "")
     margin = " " * len(str(line))
     # Tabs stay tabs in the caret line, so that the caret stands under its character.
-    pad = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
+    pad = "".join("\t" if c == "\t" else " " for c in before)
     return [
         f"{margin}--> {span.source.name}:{line}:{column}",
         f"{margin} |",

@@ -28,7 +28,7 @@ def stray(source: Source, offset: int, text: str) -> ParseError:
     if text.isascii() and text.isdigit():
         match = re.compile(r"[\w.]*(?:(?<=[eE])[+-]\w*)?").match(source.text, offset)
         span = Span(source, offset, match.end() if match else offset + 1)
-        message = f"`{span.text}` is not a number of the language"
+        message = f"`{_clip(span.text)}` is not a number of the language"
         return _error(span, message, f"write {_number_like(span.text)}")
     if text == '"':
         return _error(span, "this text is not closed on its line", 'write a `"` at its end')
@@ -40,6 +40,10 @@ def stray(source: Source, offset: int, text: str) -> ParseError:
     return _error(span, f"`{text}` is not part of the language")
 
 
+def _clip(text: str) -> str:
+    return text if len(text) <= 40 else text[:40] + "..."
+
+
 def _number_like(text: str) -> str:
     if re.fullmatch(r"[\d.]+[a-zA-Z]\w*", text):
         return "it without the letters behind it: a number takes the type of its context"
@@ -49,7 +53,7 @@ def _number_like(text: str) -> str:
 def unexpected(span: Span, kind: str, expected: set[str]) -> ParseError:
     """A token that cannot stand where it stands."""
     before, brackets = tokens_before(span.source, span.start)
-    text = "" if kind == "$END" else span.text
+    text = "" if kind == "$END" else _clip(span.text)
     scene = Scene(span, text, kind, frozenset(expected), before, brackets)
     for rule in RULES:
         answer = rule(scene)
