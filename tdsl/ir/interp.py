@@ -135,7 +135,7 @@ class _Machine:
     def _run(self, statement: Statement, indices: dict[str, int]) -> None:
         own = [i for i in statement.indices if i not in indices]
         fixed = {i: indices[i] for i in statement.indices if i in indices}
-        box = bounding_box(statement.domain, own, self.sizes, fixed)
+        box = bounding_box(statement.domain, own, self.sizes, fixed) if own else {}
         if box is None:
             return
         ranges: Box = {name: (value, value + 1) for name, value in fixed.items()}

@@ -123,7 +123,7 @@ class Block:
         mask: Mask = None
         for condition in conditions:
             holds = self.value(condition, None)
-            if np.all(holds):
+            if holds is True or np.all(holds):
                 continue
             if not np.any(holds):
                 return False, None

@@ -47,7 +47,7 @@ def apply(op: str, operand: ElemType, args: tuple[Value, ...]) -> Value:
         if op not in _FOLDED:
             raise ValueError(f"the operation {op} does not take {len(args)} operands")
         return apply(op, operand, (apply(op, operand, args[:-1]), args[-1]))
-    if operand == INDEX and op in _PYTHON and all(isinstance(a, int) for a in args):
+    if operand.name == INDEX.name and op in _PYTHON and all(isinstance(a, int) for a in args):
         return _PYTHON[op](*args)
     if op in _COMPARE:
         return _COMPARE[op](*args)

@@ -82,8 +82,13 @@ class StatementRun:
         self.type = self.buffer.array.type
         self.elements = self.buffer.data.reshape(-1)
         self.reads_itself = _reads(statement.array, (statement.value,))
-        # What is written where may depend on every single write before.
-        self.singly = record is not None or _reads(statement.array, statement.subscript)
+        # One instance at a time: it is the only one, or what is written where may depend on every
+        # write before.
+        self.singly = (
+            record is not None
+            or _volume(ranges) == 1
+            or _reads(statement.array, statement.subscript)
+        )
         self.defined: npt.NDArray[np.bool_] | None = None
         if statement.op == "define" and not self._plainly_distinct(self.free):
             self.defined = np.zeros(self.elements.size, np.bool_)
