@@ -135,7 +135,9 @@ def _validate(c: Compilation) -> Compilation:
     return c
 
 
-PIPELINE: tuple[tuple[str, Callable[[Compilation], Compilation]], ...] = (
+Pass = tuple[str, Callable[[Compilation], Compilation]]
+
+PIPELINE: tuple[Pass, ...] = (
     ("kernel", _elaborate),  # names, types and ranges: nothing below knows the spelling
     ("program", _model),  # instances and accesses as isl objects
     ("proofs", _prove),  # before any schedule: they are about the program alone
@@ -150,8 +152,25 @@ PIPELINE: tuple[tuple[str, Callable[[Compilation], Compilation]], ...] = (
 
 def run(file: surface.File, options: Options, *, until: str = "validated") -> Compilation:
     """All passes up to the one named. Raises tdsl.Error where the program is refused."""
-    compilation = Compilation(file, options)
-    for name, step in PIPELINE:
+    return _through(PIPELINE, Compilation(file, options), until)
+
+
+def resume(
+    compilation: Compilation,
+    options: Options,
+    variant: surface.Schedule | None,
+    *,
+    until: str = "validated",
+) -> Compilation:
+    """The passes below the choice of a variant, for this one. What is above does not depend on the
+    target or the schedule, so that one model serves all variants of a kernel."""
+    start = [name for name, _ in PIPELINE].index("directives")
+    chosen = replace(compilation, options=options, variant=variant)
+    return _through(PIPELINE[start:], chosen, until)
+
+
+def _through(passes: Sequence[Pass], compilation: Compilation, until: str) -> Compilation:
+    for name, step in passes:
         compilation = step(compilation)
         if name == until:
             break
@@ -171,7 +190,8 @@ def emit(name: str, parts: Sequence[Compilation], *, prefix: str = "") -> CModul
 
 def build_request(module: CModule, target: Target) -> BuildRequest:
     """How the runtime is to compile a module."""
-    foreign = "aarch64" if target.family == "neon" and machine() != "aarch64" else None
+    wanted = {"neon": "aarch64", "x86": "x86_64"}.get(target.family, machine())
+    foreign = wanted if machine() != wanted else None
     return BuildRequest(
         module.name,
         module.c_source,
@@ -181,7 +201,7 @@ def build_request(module: CModule, target: Target) -> BuildRequest:
         openmp="#pragma omp" in module.c_source,
         features=tuple(sorted(target.features)),
         machine=foreign,
-        compilers=target.compilers if foreign is not None else (),
+        compilers=target.compilers if foreign == "aarch64" else (),
     )
 
 
