@@ -5,13 +5,13 @@ from __future__ import annotations
 from tdsl.diagnostics import BudgetExceeded, render
 from tdsl.polyhedral import dependences, explain, legality, model
 from tdsl.polyhedral.tree import Leaf, loops
-from tests.polyhedral import build
+from tests.polyhedral import samples
 from tests.polyhedral.build import kernel, stmt
 from tests.polyhedral.orders import chain, shared
 
 
 def test_an_order() -> None:
-    program = model.build(build.seidel())
+    program = model.build(samples.seidel())
     tree = chain(program, "S", [("j", "j"), ("t", "t"), ("i", "i")])
     violations = legality.check(program, tree, dependences.compute(program))
     anti = next(v for v in violations if v.dependence and v.dependence.kind == "anti")
@@ -31,7 +31,7 @@ def test_an_order() -> None:
 
 
 def test_a_sum() -> None:
-    program = model.build(build.matmul())
+    program = model.build(samples.matmul())
     tree = chain(program, "C", [("i", "i"), ("j", "j"), ("k", "-k")])
     tree = legality.with_inits(program, tree)
     (violation,) = legality.check(program, tree, dependences.compute(program))
@@ -42,7 +42,7 @@ def test_a_sum() -> None:
 
 
 def test_threads_and_lanes() -> None:
-    program = model.build(build.matmul())
+    program = model.build(samples.matmul())
     tree = legality.with_inits(program, chain(program, "C", [(n, n) for n in "kij"]))
     loop = next(x for x in loops(tree) if x.name == "k")
     found = dependences.compute(program)

@@ -10,7 +10,7 @@ from tdsl.ir.kernel import Kernel
 from tdsl.polyhedral import dependences, legality, model
 from tdsl.polyhedral.order import paths
 from tdsl.polyhedral.tree import Leaf, Loop, loops
-from tests.polyhedral import brute, build
+from tests.polyhedral import brute, samples
 from tests.polyhedral.build import kernel, nest, stmt
 from tests.polyhedral.orders import Places, chain, outline, random_coords, shared
 
@@ -39,7 +39,7 @@ TILED = {"io": "i // 4", "jo": "j // 8", "ko": "k // 2"}
     ],
 )
 def test_places_of_a_matrix_product(order: str, expected: str) -> None:
-    program = model.build(build.matmul())
+    program = model.build(samples.matmul())
     coords = [(n, TILED.get(n.split(":")[0], n.split(":")[0])) for n in order.split()]
     tree = legality.with_inits(program, chain(program, "C", coords))
     assert outline(tree) == expected
@@ -48,7 +48,7 @@ def test_places_of_a_matrix_product(order: str, expected: str) -> None:
 
 def test_an_index_without_a_loop_of_its_own_gets_a_plain_one() -> None:
     """Copies of the loops after k do not tell i: its only loop is skewed by k."""
-    program = model.build(build.matmul())
+    program = model.build(samples.matmul())
     tree = legality.with_inits(
         program, chain(program, "C", [("k", "k"), ("i", "i + k"), ("j", "j")])
     )
@@ -105,7 +105,7 @@ def in_a_nest() -> Kernel:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [build.matmul, triangle])
+@pytest.mark.parametrize("make", [samples.matmul, triangle])
 def test_every_sum_starts_once_and_before_its_terms(make: object) -> None:
     assert callable(make)
     k = make()

@@ -11,7 +11,7 @@ from tdsl.ir.kernel import Kernel
 from tdsl.polyhedral import dependences, model
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import loops_of
-from tests.polyhedral import brute, build
+from tests.polyhedral import brute, samples
 from tests.polyhedral.build import kernel, nest, stmt
 from tests.polyhedral.orders import evaluate, outline
 from tests.polyhedral.polybench import KERNELS
@@ -38,8 +38,8 @@ def strided() -> Kernel:
 
 SMALL: dict[str, Kernel] = {
     **{name: make() for name, make in KERNELS.items()},
-    "conv2d": build.conv2d(),
-    "matmul": build.matmul(),
+    "conv2d": samples.conv2d(),
+    "matmul": samples.matmul(),
     "strided": strided(),
 }
 
@@ -117,7 +117,7 @@ def test_the_written_order() -> None:
 
 
 def test_a_sum_is_two_statements() -> None:
-    program = model.build(build.matmul())
+    program = model.build(samples.matmul())
     init, update = program.statements.values()
     assert (init.name, init.init_of, init.op, init.indices) == ("C.init", "C", "define", ("i", "j"))
     assert (update.name, update.init_of, update.op) == ("C", None, "add")
