@@ -71,19 +71,20 @@ def _fold(op: str, args: tuple[Expr, ...]) -> Expr:
     return result
 
 
-def poly(expr: Expr) -> dict[Monomial, int]:
+@lru_cache(maxsize=1 << 15)
+def poly(expr: Expr) -> Poly:
     """The normal form of an INDEX expression."""
     match expr:
         case Const(value=int(value)):
             return {(): value} if value else {}
         case Op("add", args):
-            return reduce(lambda left, right: _sum(left, poly(right), 1), args, {})
+            return reduce(lambda left, right: _sum(left, right, 1), map(poly, args))
         case Op("sub", (a, b)):
             return _sum(poly(a), poly(b), -1)
         case Op("neg", (a,)):
             return _sum({}, poly(a), -1)
         case Op("mul", args):
-            return reduce(lambda left, right: _product(left, poly(right)), args, {(): 1})
+            return reduce(_product, map(poly, args))
         case Var() | Size():
             return {(expr,): 1}
         case _:
@@ -249,12 +250,17 @@ def _simplify_comparison(op: str, left: Expr, right: Expr) -> Expr:
     return Op(op, (left, right), BOOL)
 
 
+def difference(left: Expr, right: Expr) -> Poly:
+    """left - right in normal form."""
+    return _sum(poly(left), poly(right), -1)
+
+
 def constant_difference(left: Expr, right: Expr) -> int | None:
     """left - right where that is a constant."""
-    difference = _sum(poly(left), poly(right), -1)
-    if not difference:
+    terms = difference(left, right)
+    if not terms:
         return 0
-    return difference[()] if set(difference) == {()} else None
+    return terms[()] if set(terms) == {()} else None
 
 
 def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
@@ -280,6 +286,7 @@ def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
             return expr
 
 
+@lru_cache(maxsize=1 << 14)
 def variables(expr: Expr) -> frozenset[str]:
     """Names of the variables in an expression."""
     return frozenset(e.name for e in walk(expr) if isinstance(e, Var))
@@ -290,7 +297,7 @@ def linear_in(expr: Expr, name: str) -> tuple[Expr, Expr] | None:
     base: dict[Monomial, int] = {}
     stride: dict[Monomial, int] = {}
     for monomial, coefficient in poly(expr).items():
-        hits = [a for a in monomial if name in variables(a)]
+        hits = [a for a in monomial if not isinstance(a, Size) and name in variables(a)]
         if not hits:
             base[monomial] = coefficient
         elif hits == [Var(name)]:

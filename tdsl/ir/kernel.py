@@ -69,6 +69,13 @@ class Op:
     type: ElemType
     span: Span | None = _span()
 
+    def __hash__(self) -> int:
+        # Made once: passes look expressions up in tables, deep ones again and again.
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = hash((self.op, self.args, self.type))
+        return known
+
 
 @dataclass(frozen=True)
 class Cast:

@@ -13,6 +13,9 @@ class ElemType:
     kind: str
     bits: int
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # types are hashed with every expression
+
     @property
     def is_float(self) -> bool:
         return self.kind == "float"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tdsl.ir import vector as v
-from tdsl.ir.index import add, poly, sub
+from tdsl.ir.index import add, difference, poly, sub
 from tdsl.ir.kernel import Expr, Var
 from tdsl.lower.builder import Names, operands, rebuild
 
@@ -79,7 +79,7 @@ def _nearest(known: list[_Base], offset: Expr) -> _Base:
     """The base with the simplest distance; a new one where none is simpler than the offset."""
     best, terms = None, len(poly(offset))
     for base in known:
-        distance = len(poly(sub(offset, base.offset)))
+        distance = len(difference(offset, base.offset))
         if distance < terms:
             best, terms = base, distance
     if best is None:
