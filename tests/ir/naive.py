@@ -182,4 +182,4 @@ def _apply(op: str, a: int, b: int) -> int:
         case "eq":
             return a == b
         case _:
-            raise NotImplementedError(op)
+            raise ValueError(f"no rule for {op}")
