@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from tdsl.ir.kernel import (
     BodyItem,
@@ -195,3 +196,13 @@ def dependences(found: Sequence[Instance]) -> list[Pair]:
                 )
                 result.append(Pair(a, b, frozenset(kinds), relaxable))
     return result
+
+
+@cache
+def _pairs(kernel: Kernel, sizes: tuple[tuple[str, int], ...]) -> tuple[Pair, ...]:
+    return tuple(dependences(instances(kernel, dict(sizes))))
+
+
+def pairs(kernel: Kernel, sizes: Env) -> tuple[Pair, ...]:
+    """The dependences of a kernel at these sizes, enumerated once."""
+    return _pairs(kernel, tuple(sizes.items()))

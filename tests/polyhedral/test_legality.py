@@ -28,7 +28,7 @@ def brute_reversed(
     time = Places(tree, program, sizes)
     return [
         p
-        for p in brute.dependences(brute.instances(k, sizes))
+        for p in brute.pairs(k, sizes)
         if not (relax and p.relaxable) and time(p.source) >= time(p.sink)
     ]
 

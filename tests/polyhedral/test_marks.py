@@ -92,13 +92,13 @@ def test_marks_agree_with_enumeration(kind: str, near: int | None) -> None:
             if violations:
                 w = violations[0].witness
                 assert w is not None
-                pairs = brute.dependences(brute.instances(k, w.sizes))
+                pairs = brute.pairs(k, w.sizes)
                 wrong = violating(kind, pairs, Places(tree, program, w.sizes), loop, near)
                 assert (w.source, w.sink) in [(p.source.point, p.sink.point) for p in wrong]
             else:
                 for size in (2, 3, 4):
                     sizes = dict.fromkeys(k.sizes, size)
-                    pairs = brute.dependences(brute.instances(k, sizes))
+                    pairs = brute.pairs(k, sizes)
                     time = Places(tree, program, sizes)
                     assert not violating(kind, pairs, time, loop, near), outline(tree)
     assert verdicts == {True, False}
