@@ -70,6 +70,13 @@ class ArgumentPlan:
                 raise TypeError(f"{self.kernel.name} has no argument '{name}' (it has {known})")
         sizes = self._given(given or {})
         self._solve(arrays, sizes)
+        missing = [name for name in self.kernel.sizes if name not in sizes]
+        if missing:
+            names = ", ".join(missing)
+            raise TypeError(
+                f"{self.kernel.name}: no shape determines the size {names}; "
+                f"pass it by keyword ({missing[0]}=...)"
+            )
         for name in arrays:
             self._check_shape(name, arrays[name].shape, sizes)
         for assumption in self.kernel.assumptions:
@@ -80,6 +87,16 @@ class ArgumentPlan:
                 raise ValueError(
                     f"{self.kernel.name} assumes {what}, which does not hold: {values}"
                 )
+        return sizes
+
+    def known(
+        self, arrays: Mapping[str, npt.NDArray[Any]], given: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        """The sizes that some of the arguments determine, and those given; others are left out."""
+        for name, array in arrays.items():
+            _check_array(self._arguments[name], array)
+        sizes = self._given(given or {})
+        self._solve(arrays, sizes)
         return sizes
 
     def shape(self, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -133,13 +150,6 @@ class ArgumentPlan:
                 form = print_expr(self._arguments[source.argument].array.shape[source.dimension])
                 raise ValueError(f"argument '{source.argument}': expected {form}, but {place}")
             sizes[source.size] = _in_range(source.size, value, place)
-        missing = [name for name in self.kernel.sizes if name not in sizes]
-        if missing:
-            names = ", ".join(missing)
-            raise TypeError(
-                f"{self.kernel.name}: no shape determines the size {names}; "
-                f"pass it by keyword ({missing[0]}=...)"
-            )
 
     def _check_shape(self, name: str, got: tuple[int, ...], sizes: Mapping[str, int]) -> None:
         expected = self.shape(name, sizes)
