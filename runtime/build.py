@@ -98,47 +98,30 @@ def artifact(
     that the result depends on.
     """
     key = request_key(request, compiler, kind, extra)
-    cache = default_cache()
-    entry = cache.find(key)
-    if entry is not None:
-        return entry
+
+    def build(cache: Cache) -> CacheEntry:
+        found = cache.find(key)
+        if found is not None:
+            return found
+        limit = max(request.time_limit, compiler.patience)
+        with cache.workspace() as folder:
+            (folder / f"{request.name}.c").write_text(request.c_source)
+            (folder / f"{request.name}.h").write_text(request.header)
+            for commands in steps(folder):
+                compile_all(commands, folder, time_limit=limit)
+            return cache.publish(key, folder, names)
+
     try:
-        return _build(cache, key, request, names, steps)
+        return build(default_cache())
     except OSError as error:
         if error.errno not in CACHE_FAULTS:
             raise
-        return _build_elsewhere(error, key, request, names, steps)
+        return build(substitute_cache(error))
     except ToolchainError as error:
         # The compiler was the first to notice that the disk is full.
         if "No space left on device" not in str(error):
             raise
-        return _build_elsewhere(error, key, request, names, steps)
-
-
-def _build_elsewhere(
-    error: Exception,
-    key: str,
-    request: BuildRequest,
-    names: tuple[str, ...],
-    steps: Callable[[Path], list[list[list[str]]]],
-) -> CacheEntry:
-    substitute = substitute_cache(error)
-    return substitute.find(key) or _build(substitute, key, request, names, steps)
-
-
-def _build(
-    cache: Cache,
-    key: str,
-    request: BuildRequest,
-    names: tuple[str, ...],
-    steps: Callable[[Path], list[list[list[str]]]],
-) -> CacheEntry:
-    with cache.workspace() as folder:
-        (folder / f"{request.name}.c").write_text(request.c_source)
-        (folder / f"{request.name}.h").write_text(request.header)
-        for commands in steps(folder):
-            compile_all(commands, folder, time_limit=request.time_limit)
-        return cache.publish(key, folder, names)
+        return build(substitute_cache(error))
 
 
 def request_key(

@@ -42,7 +42,7 @@ class Program:
 def build_program(request: BuildRequest, entries: Sequence[Entry]) -> Program:
     """Build, or find in the cache, the program for the entries of a module."""
     emulator = find_emulator(request.machine)
-    compiler = find_compiler(request)
+    compiler = find_compiler(request).for_static_programs()
     text = harness(request, entries)
     name, source = f"{request.name}.elf", f"{request.name}-main.c"
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tdsl.diagnostics import Error, Note, ToolchainError, UnsupportedTarget
@@ -38,14 +38,14 @@ MACHINES = {
         Machine(
             "aarch64",
             "aarch64-linux-gnu-gcc",
-            "aarch64-linux-musl",
+            "aarch64-linux-gnu",
             ("qemu-aarch64", "qemu-aarch64-static"),
             "gcc-aarch64-linux-gnu",
         ),
         Machine(
             "x86_64",
             "x86_64-linux-gnu-gcc",
-            "x86_64-linux-musl",
+            "x86_64-linux-gnu",
             ("qemu-x86_64", "qemu-x86_64-static"),
             "gcc-x86-64-linux-gnu",
         ),
@@ -65,6 +65,22 @@ class Compiler:
     @property
     def is_clang(self) -> bool:
         return "clang" in self.version.lower()
+
+    @property
+    def is_zig(self) -> bool:
+        return "ziglang" in self.command
+
+    @property
+    def patience(self) -> float:
+        """Least time limit in seconds: zig builds its C library when it first links."""
+        return 900.0 if self.is_zig else 0.0
+
+    def for_static_programs(self) -> Compiler:
+        """The compiler that links whole programs: zig has musl as a static library, not glibc."""
+        if not self.is_zig:
+            return self
+        command = tuple(part.replace("-linux-gnu", "-linux-musl") for part in self.command)
+        return replace(self, command=command)
 
     def __str__(self) -> str:
         return f"{shlex.join(self.command)} ({self.version})"
@@ -146,7 +162,9 @@ def probe(name: str) -> Compiler | None:
     if name.startswith("zig:"):
         if importlib.util.find_spec("ziglang") is None:
             return None
-        command = [sys.executable, "-m", "ziglang", "cc", "-target", name.removeprefix("zig:")]
+        # Without -g0 zig adds debugging information, with paths of this machine.
+        triple = name.removeprefix("zig:")
+        command = [sys.executable, "-m", "ziglang", "cc", "-target", triple, "-g0"]
     else:
         try:
             command = shlex.split(name)

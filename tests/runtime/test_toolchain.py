@@ -105,7 +105,7 @@ def test_an_unknown_machine() -> None:
 
 def test_candidates_for_another_machine() -> None:
     names = candidates(replace(AXPY, machine=FOREIGN))
-    assert names == (MACHINES[FOREIGN].compiler, f"zig:{FOREIGN}-linux-musl")
+    assert names == (MACHINES[FOREIGN].compiler, f"zig:{FOREIGN}-linux-gnu")
     named = candidates(replace(AXPY, machine=FOREIGN, compilers=("mine-gcc", "clang")))
     assert named[:2] == ("mine-gcc", f"clang --target={FOREIGN}-linux-gnu")
 
@@ -121,10 +121,16 @@ def test_the_package_ziglang_serves_as_a_cross_compiler(
     (tmp_path / "ziglang" / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = probe("zig:aarch64-linux-musl")
+    found = probe("zig:aarch64-linux-gnu")
     assert found is not None
-    assert found.command[1:] == ("-m", "ziglang", "cc", "-target", "aarch64-linux-musl")
-    assert found.version == "clang version cc -target aarch64-linux-musl --version"
+    called = ("cc", "-target", "aarch64-linux-gnu", "-g0")
+    assert found.command[1:] == ("-m", "ziglang", *called)
+    assert found.version == f"clang version {' '.join(called)} --version"
+    assert found.patience > AXPY.time_limit
+    static = found.for_static_programs()
+    assert static.command == tuple(
+        part.replace("aarch64-linux-gnu", "aarch64-linux-musl") for part in found.command
+    )
 
 
 def test_names_of_machines() -> None:
