@@ -173,9 +173,9 @@ class _Finder:
         out: list[Linear] = []
         for end in highs if upper == (coefficient > 0) else lows:
             # Only bounds in indices further out: the elimination then ends.
-            if variables(end) <= set(self.order[:place]):
+            if len(out) < _LIMIT and variables(end) <= set(self.order[:place]):
                 out += self.extremes(rest.plus(linear(end), coefficient), upper)
-        return out[:_LIMIT]
+        return out
 
     def _atoms(self, form: Linear, upper: bool) -> list[Linear]:
         hit = next((a for a in form.terms if variables(a) or isinstance(a, Cast)), None)

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NoReturn
 
-from tdsl.diagnostics import BoundsError, Note, ParseError, Span
+from tdsl.diagnostics import BoundsError, Note, ParseError
 from tdsl.ir.affine import variables
 from tdsl.ir.kernel import Array, Const, Expr, Op
 from tdsl.syntax import tree
 from tdsl.syntax.constants import Constants, exact, table
 from tdsl.syntax.exprs import Values
 from tdsl.syntax.later import refuse
-from tdsl.syntax.reads import Context
+from tdsl.syntax.reads import Context, no_data
 from tdsl.syntax.scope import Scope
 
 
 def size_values(scope: Scope) -> Values:
     """Builds expressions of sizes and constants alone."""
 
-    def type_of(name: str, span: Span | None) -> NoReturn:
-        raise ParseError.at(
-            span, f"`{name}` is data, and only sizes and constants are known here",
-            help="a size that is a value becomes a size of the kernel, `kernel f(N)`",
-        )  # fmt: skip
-
     hint = "a size is declared behind the kernel's name: `kernel f(N, {})`"
     return Values(
-        Context(scope, frozenset(), type_of, lambda name: 0, lambda name, span: (), sum_hint=hint)
+        Context(scope, frozenset(), no_data, lambda name: 0, lambda name, span: (), sum_hint=hint)
     )
 
 
 def let(scope: Scope, item: tree.SizeLet) -> Scope:
     """`let OH = ...`: a name for a size expression."""
-    value = size_values(scope).index(item.value, "size")
+    value = size_values(scope).bound(item.value, "size")
     return replace(scope, lets={**scope.lets, item.name: value})
 
 
@@ -62,7 +55,7 @@ def arrays(scope: Scope, item: tree.ArrayDecl) -> list[Array]:
     for extent in item.shape:
         if isinstance(extent, tuple):
             raise refuse("group", item.span)
-        built = size_values(scope).index(extent, "extent")
+        built = size_values(scope).bound(extent, "extent")
         assert not variables(built)
         if isinstance(built, Const) and built.value < 0:
             raise BoundsError.at(

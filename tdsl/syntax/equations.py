@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NoReturn
 
 from tdsl.diagnostics import Note, ParseError, Span
 from tdsl.syntax import tree
@@ -15,7 +14,7 @@ from tdsl.syntax.drafts import UPDATES, Draft, Loop, conjuncts, lift, own_indice
 from tdsl.syntax.expand import expand, rebuild
 from tdsl.syntax.exprs import Values
 from tdsl.syntax.later import refuse
-from tdsl.syntax.reads import Context
+from tdsl.syntax.reads import Context, no_data
 from tdsl.syntax.scope import RESERVED, Scope
 
 
@@ -102,11 +101,11 @@ class Collector:
         self._free_name(r.name, place)
         assert r.lo is not None and r.hi is not None
         values = self._nest_values(nest)
-        lo = values.index(self._written(r.lo, lets), "range")
+        lo = values.bound(self._written(r.lo, lets), "range")
         end = self._written(r.hi, lets)
         if r.down:
             end = tree.Binary("+", end, tree.Number(Fraction(1), False), span=end.span)
-        return Loop(r.name, lo, values.index(end, "range"), r.down, self._step(r.step), place)
+        return Loop(r.name, lo, values.bound(end, "range"), r.down, self._step(r.step), place)
 
     def _step(self, step: tree.Expr | None) -> int:
         if step is None:
@@ -126,13 +125,8 @@ class Collector:
             raise ParseError.at(span, f"`{name}` is a size or constant and cannot be an index too")
 
     def _nest_values(self, nest: tuple[Loop, ...]) -> Values:
-        def refused(name: str, span: Span | None) -> NoReturn:
-            raise ParseError.at(
-                span, f"the range of a loop is made of indices and sizes, and `{name}` is data"
-            )
-
         visible = frozenset(loop.index for loop in nest)
-        return Values(Context(self.scope, visible, refused, lambda name: 0, lambda name, span: ()))
+        return Values(Context(self.scope, visible, no_data, lambda name: 0, lambda name, span: ()))
 
     # ------------------------------------------------------------ equations
 

@@ -99,7 +99,7 @@ class Ranges:
     def _reduced(self, draft: Draft, r: tree.IndexRange) -> Range:
         if r.lo is not None and r.hi is not None:
             values = self.values(draft)
-            return Range(values.index(r.lo, "range"), values.index(r.hi, "range"))
+            return Range(values.bound(r.lo, "range"), values.bound(r.hi, "range"))
         found = self._from_arrays(draft, r.name)
         if found is None:
             raise BoundsError.at(

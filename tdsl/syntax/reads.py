@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 from tdsl.diagnostics import BoundsError, Note, ParseError, Span, TypeMismatch
 from tdsl.ir.kernel import Const, Expr, Read, Var
 from tdsl.ir.types import BOOL, ElemType
 from tdsl.syntax import tree
+from tdsl.syntax.expand import walk
 from tdsl.syntax.indices import Indices, affine
 from tdsl.syntax.later import refuse
 from tdsl.syntax.scope import Scope, suggest
@@ -38,6 +40,11 @@ class Context:
     sum_hint: str | None = None
 
 
+def no_data(name: str, span: Span | None) -> NoReturn:
+    """The `type_of` of a context in which there are sizes and indices only."""
+    raise ParseError.at(span, f"`{name}` is data, and only sizes and constants are known here")
+
+
 class Reads(ABC):
     """Names, elements, indices and conditions; operators and calls are built on it."""
 
@@ -55,9 +62,24 @@ class Reads(ABC):
     def build(self, expr: tree.Expr, want: ElemType | None) -> Expr:
         """The typed expression; `want` is what a number without other context becomes."""
 
-    def index(self, expr: tree.Expr, where: str = "index") -> Expr:
-        """A subscript or a bound: quasi-affine, integer data allowed."""
-        return affine(self._indices.build(expr, mixed=True), expr.span, where)
+    def index(self, expr: tree.Expr) -> Expr:
+        """A subscript: quasi-affine, integer data allowed in it."""
+        return affine(self._indices.build(expr, mixed=True), expr.span, "index")
+
+    def bound(self, expr: tree.Expr, what: str) -> Expr:
+        """An end of a range, an extent or a size: quasi-affine, made of indices and sizes alone."""
+        for part in walk(expr):
+            if isinstance(part, tree.Name) and self._is_data(part.id):
+                terms = "run over all and choose by value: `select(c, a, 0)`"
+                raise ParseError.at(
+                    part.span,
+                    f"a {what} is made of indices and sizes, and `{part.id}` is data",
+                    help=terms if what == "range" else None,
+                )
+        return affine(self._indices.build(expr, mixed=False), expr.span, what)
+
+    def _is_data(self, name: str) -> bool:
+        return self.scope.is_array(name) and name not in self.context.visible
 
     def condition(self, expr: tree.Expr) -> Expr:
         """An expression of type BOOL, constants folded."""

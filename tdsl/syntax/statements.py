@@ -9,7 +9,7 @@ from tdsl.ir.affine import linear, simplify
 from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Statement, Var, walk
 from tdsl.ir.types import BOOL, ElemType
 from tdsl.syntax import tree
-from tdsl.syntax.drafts import JOINS, Draft, accesses, array_name, names_in
+from tdsl.syntax.drafts import JOINS, UPDATES, Draft, accesses, array_name, names_in
 from tdsl.syntax.exprs import Values
 from tdsl.syntax.indices import affine
 from tdsl.syntax.literals import limits
@@ -17,6 +17,8 @@ from tdsl.syntax.ranges import ZERO, Range, Ranges
 from tdsl.syntax.reads import Context
 from tdsl.syntax.scope import Scope
 from tdsl.syntax.temps import Arrays
+
+_SIGNS = {op: sign for sign, op in UPDATES.items()}
 
 
 def identity(reduction: str, type_: ElemType) -> Const:
@@ -117,7 +119,7 @@ class Statements:
         for r in draft.ranges:
             for end in (r.lo, r.hi):
                 if end is not None:  # the ends see what stands before them only
-                    self._values(draft, visible).index(end, "range")
+                    self._values(draft, visible).bound(end, "range")
             out += _between(r.name, self.ranges.index(draft, r.name))
             visible = (*visible, r.name)
         for condition in draft.limits:
@@ -165,7 +167,7 @@ class Statements:
         ) and value.type == BOOL:
             raise TypeMismatch.at(
                 span,
-                f"`{draft.reduces or draft.op}` computes with numbers, and this is a truth "
+                f"`{draft.reduces or _SIGNS[draft.op]}` computes with numbers, and this is a truth "
                 "value",
                 help="count with `sum[k](select(c, 1, 0))`",
             )  # fmt: skip

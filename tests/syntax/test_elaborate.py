@@ -360,6 +360,26 @@ def test_conv2d_sizes_fold() -> None:
     assert value(strided, "y") == "xp[2 * p + r] * w[r]"
 
 
+# ---------------------------------------------------------------- limits
+
+
+def test_a_chain_of_five_hundred_stages() -> None:
+    stages = "".join(f"v{n + 1}[i] = v{n}[i] + v{n}[i]\n" for n in range(500))
+    kernel = build(
+        f"kernel f(N) {{ in x: f32[N]\n out y: f32[N]\n v0[i] = x[i]\n{stages} y[i] = v500[i] }}"
+    )
+    assert len(kernel.statements) == 502
+    assert shapes(kernel)["v0"] == "N"
+
+
+@pytest.mark.parametrize("body", ["d{0}(d{0}(v))", "d{0}(v) + d{0}(v)", "d{0}(v) + 1.0"])
+def test_defs_that_grow_without_end_are_refused(body: str) -> None:
+    defs = "".join(f"def d{n + 1}(v) = {body.format(n)}\n" for n in range(400))
+    text = "kernel f(N) { in x: f32[N]\n out y: f32[N]\n y[i] = d400(x[i]) }"
+    with pytest.raises(ParseError, match=r"operations once|too deep"):
+        build(f"def d0(v) = v * 0.5\n{defs}{text}")
+
+
 # ---------------------------------------------------------------- spans, warnings, the tour
 
 

@@ -239,3 +239,61 @@ def test_empty_sizes() -> None:
     text = "kernel f(M, K) { in A: f32[M, K]\n out y: f32[M]\n y[i] = 1.0 + sum[k](A[i, k]) }"
     np.testing.assert_array_equal(run(text, {"A": floats(3, 0)}), np.ones(3, np.float32))
     assert run(text, {"A": floats(0, 3)}).shape == (0,)
+
+
+def test_disjoint_conditions() -> None:
+    text = """kernel f<c = 1>(N) { in x: f64[N]
+        out y: f64[N]
+        y[i] = x[i] where c == 0 or i % 3 == 0 or i > 5
+        y[i] = -x[i] where not (c == 0 or i % 3 == 0 or i > 5) }"""
+    x = RNG.standard_normal(9)
+    i = np.arange(9)
+    wanted = np.where((i % 3 == 0) | (i > 5), x, -x)
+    np.testing.assert_array_equal(run(text, {"x": x}), wanted)
+    np.testing.assert_array_equal(run(text, {"x": x}, c=0), x)
+
+
+def test_blocks_of_a_prefix_sum() -> None:
+    text = """kernel f<T = 4>(L) { in x: f64[L]
+        out y: f64[L]
+        s[i, t, u] = x[t * T + u] where t * T + u <= i and u < T
+        b[i, t] = sum[u in 0..T where t * T + u <= i](s[i, t, u])
+        y[i] = sum[t in 0..i // T + 1](b[i, t]) }"""
+    for n in (0, 1, 3, 4, 5, 13):
+        x = RNG.standard_normal(n)
+        np.testing.assert_allclose(run(text, {"x": x}), np.cumsum(x))
+
+
+def test_a_name_in_a_nest_and_a_reduction_in_it() -> None:
+    text = """kernel f(N) { inout A: f64[N]
+        for i in N-1 downto 0 step 3 {
+            let q = i // 2
+            A[i] = A[q] + sum[j in 0..min(i, 4)](A[j])
+        } }"""
+    a = RNG.standard_normal(11)
+    wanted = a.copy()
+    for i in range(10, -1, -3):
+        wanted[i] = wanted[i // 2] + wanted[: min(i, 4)].sum()
+    np.testing.assert_allclose(run(text, {"A": a}), wanted)
+
+
+@pytest.mark.parametrize(("word", "numpys"), [("any", np.any), ("all", np.all)])
+def test_truth(word: str, numpys: Any) -> None:
+    text = f"""kernel f(M, N) {{ in x: f32[M, N]
+        out y: bool[M]
+        y[i] = {word}[j](x[i, j] > 0.5 or x[i, j] != x[i, j]) }}"""
+    x = np.array([[0.6, 0.7], [0.1, 0.9], [0.2, 0.3], [np.nan, 1.0]], np.float32)
+    wanted = numpys((x > 0.5) | np.isnan(x), axis=1)
+    np.testing.assert_array_equal(run(text, {"x": x}), wanted)
+
+
+def test_updates_in_the_order_of_the_text() -> None:
+    text = """kernel f(N) { in x: f64[N, N]
+        inout y: f64[N]
+        y[i] *= 2.0
+        y[i] -= sum[k](x[i, k])
+        y[i] max= max[k](x[i, k])
+        y[i] min= 1.5 }"""
+    x, y = RNG.standard_normal((4, 4)), RNG.standard_normal(4)
+    wanted = np.minimum(np.maximum(2 * y - x.sum(1), x.max(1)), 1.5)
+    np.testing.assert_allclose(run(text, {"x": x, "y": y}), wanted)
