@@ -61,6 +61,7 @@ class CompiledKernel:
         self.library = library
         self.schedule = schedule
         self._checker = Checker(entry, plan)
+        self._give = self._checker.give
         self._ffi = library.ffi
         self._null = library.ffi.NULL
         self._from_buffer = library.ffi.from_buffer
@@ -127,7 +128,7 @@ class CompiledKernel:
             if not positional:
                 self._remember(bound, keywords)
             values = bound.given
-        return self._checker.give(values)
+        return self._give(values)
 
     def _quick(self, keywords: dict[str, Any]) -> Sequence[Any] | None:
         """The arguments after a call like an earlier one, or None where it is not like one.
