@@ -40,10 +40,11 @@ class Calls(Operators):
         if func in MATH:
             return self._math(call, want)
         if func in REDUCTIONS:
+            names = dict.fromkeys(self.unknown_names(call.args))
             raise ParseError.at(
                 call.span,
                 f"`{func}` is a reduction and names its indices",
-                help=f"`{func}[k](...)`",
+                help=f"write `{func}[{', '.join(names) or 'k'}]({', '.join(map(source, args))})`",
             )
         if self.scope.is_array(func):
             raise ParseError.at(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -14,7 +14,7 @@ from tdsl.syntax import tree
 from tdsl.syntax.expand import walk
 from tdsl.syntax.indices import Indices, affine
 from tdsl.syntax.later import refuse
-from tdsl.syntax.scope import Scope, suggest
+from tdsl.syntax.scope import WORDS, Scope, suggest
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,14 @@ class Reads(ABC):
         )
         assert isinstance(error, ParseError)
         return error
+
+    def unknown_names(self, exprs: tuple[tree.Expr, ...]) -> Iterator[str]:
+        """Names in expressions that mean nothing here: indices that nobody gave."""
+        known = {*self.scope.names, *self.context.visible, *WORDS}
+        for expr in exprs:
+            for part in walk(expr):
+                if isinstance(part, tree.Name) and part.id not in known:
+                    yield part.id
 
     def _read(self, expr: tree.Subscript) -> Expr:
         match expr.base:
