@@ -24,7 +24,9 @@ STATUS = (
     (7, "the workspace is not aligned to 64 bytes"),
 )
 
-ARRAY_BYTES = """static int64_t tdsl_array_bytes(int64_t element, int rank, const int64_t *extent)
+# Not inlined: the checks of many arguments would cost gcc -O2 minutes of jump threading.
+ARRAY_BYTES = """__attribute__((noinline))
+static int64_t tdsl_array_bytes(int64_t element, int rank, const int64_t *extent)
 {
     int64_t bytes = element;
     int empty = 0;
@@ -42,12 +44,14 @@ ARRAY_BYTES = """static int64_t tdsl_array_bytes(int64_t element, int rank, cons
     }
     return bytes;
 }"""
-OVERLAP = """static int tdsl_overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes)
+OVERLAP = """__attribute__((noinline))
+static int tdsl_overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes)
 {
     const uintptr_t p = (uintptr_t)a, q = (uintptr_t)b;
     return a_bytes > 0 && b_bytes > 0 && p < q + (uintptr_t)b_bytes && q < p + (uintptr_t)a_bytes;
 }"""
-UNUSABLE = """static int tdsl_unusable(const void *p, int64_t bytes, uintptr_t align)
+UNUSABLE = """__attribute__((noinline))
+static int tdsl_unusable(const void *p, int64_t bytes, uintptr_t align)
 {
     return bytes > 0 && (p == NULL || (uintptr_t)p % align != 0);
 }"""

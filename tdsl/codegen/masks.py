@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tdsl.codegen.text import EQUAL, C, binary, call, cast, negate
+from tdsl.codegen.text import EQUAL, C, call, cast, negate
 from tdsl.codegen.unit import SCALARS, Unit
 from tdsl.codegen.vectors import splat, wrap_braces
 from tdsl.ir.vector import VType
@@ -53,11 +53,12 @@ def reduce_mask(unit: Unit, op: str, arg: C, type: VType) -> C:
     if op not in ("any", "all"):
         raise ValueError(f"{op} does not reduce a mask")
     if unit.target.has_mask_registers:
+        name = f"tdsl_{op}_{type.lanes}"
         every = f"0x{(1 << type.lanes) - 1:x}" + ("ULL" if type.lanes == 64 else "")
-        text = f"({arg.at(5)} & {every})"
-        return binary(
-            "!=" if op == "any" else "==", EQUAL, C(text), C("0" if op == "any" else every)
-        )
+        test = "!= 0" if op == "any" else f"== {every}"
+        body = [f"return (m & {every}) {test};"]
+        unit.function("_Bool", name, [f"{unit.ctype(type)} m"], body)
+        return call(name, arg)
     elem = unit.mask_elem(type)
     name = f"tdsl_{op}_{elem}x{type.lanes}"
     physical = unit.physical(elem, type.lanes)

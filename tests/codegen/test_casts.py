@@ -76,9 +76,11 @@ def convert(x: np.ndarray, source: ElemType, to: ElemType, mode: str) -> np.ndar
             return x.astype(dtype(to))
         low, high = int(np.iinfo(dtype(to)).min), int(np.iinfo(dtype(to)).max)
         if source.is_float or mode == "saturate":
-            whole = [0 if v != v else v for v in x.astype(np.float64).tolist()] if (
-                source.is_float
-            ) else x.tolist()
+            whole = (
+                [0 if v != v else v for v in x.astype(np.float64).tolist()]
+                if (source.is_float)
+                else x.tolist()
+            )
             clipped = [min(max(v, low), high) for v in whole]
             return np.array([int(v) for v in clipped], dtype(to))
         return x.astype(dtype(to))
@@ -143,9 +145,7 @@ def test_bitcasts(name: str, tmp_path: Path) -> None:
         for lanes in lanes_for(of, source, to):
             value = Cast("bitcast", load("a", source, lanes, I), VType(to, lanes))
             buffers = [vector_buffer("a", source, "in"), vector_buffer("r", to, "out")]
-            f = function(
-                f"bits_{source}_{to}_{lanes}", buffers, over(lanes, Store("r", I, value))
-            )
+            f = function(f"bits_{source}_{to}_{lanes}", buffers, over(lanes, Store("r", I, value)))
             functions.append(f)
             a = np.resize(edge_values(source), 64)
             calls.append(Call(f.name, {"N": 64}, {"a": a, "r": np.zeros(64, dtype(to))}))
@@ -169,9 +169,7 @@ def test_masks_of_other_widths(name: str, tmp_path: Path) -> None:
             value = Cast("convert", moved, VType(to, lanes))
             buffers = [vector_buffer(n, source, "in") for n in "ab"]
             buffers += [Buffer("r", to, (vector_buffer("a", source, "in").shape[0],), "out")]
-            f = function(
-                f"mask_{source}_{to}_{lanes}", buffers, over(lanes, Store("r", I, value))
-            )
+            f = function(f"mask_{source}_{to}_{lanes}", buffers, over(lanes, Store("r", I, value)))
             functions.append(f)
             a = np.resize(np.array([1, 2, 3, 4, 5], dtype(source)), 64)
             b = np.resize(np.array([3, 1, 4, 1, 5, 9, 2], dtype(source)), 64)
@@ -181,5 +179,3 @@ def test_masks_of_other_widths(name: str, tmp_path: Path) -> None:
     for call, outcome in zip(calls, outcomes, strict=True):
         want = (call.arrays["a"] < call.arrays["b"]).astype(call.arrays["r"].dtype)
         np.testing.assert_array_equal(outcome.arrays["r"], want, err_msg=call.function)
-
-
