@@ -1,1 +1,67 @@
-"""TDSL: tensor kernels, what is computed and apart from it how it runs."""
+"""TDSL: tensor kernels, what is computed and apart from it how it runs.
+
+    kernel = tdsl.load("matmul.tdsl")["matmul"]
+    fast = kernel.compile(target="native")
+    C = fast(A=A, B=B)
+
+The compiler is loaded when one of these names is first used, so that the import is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tdsl.api import Argument, CompileWarning, Kernel, Module, load, parse
+    from tdsl.diagnostics import (
+        BoundsError,
+        BudgetExceeded,
+        Error,
+        IllegalSchedule,
+        ParseError,
+        ToolchainError,
+        TypeMismatch,
+        UnsupportedTarget,
+    )
+    from tdsl.schedule.builder import Schedule
+
+__all__ = [
+    "Argument",
+    "BoundsError",
+    "BudgetExceeded",
+    "CompileWarning",
+    "Error",
+    "IllegalSchedule",
+    "Kernel",
+    "Module",
+    "ParseError",
+    "Schedule",
+    "ToolchainError",
+    "TypeMismatch",
+    "UnsupportedTarget",
+    "load",
+    "parse",
+]
+
+_HOMES = {
+    "tdsl.api": ("Argument", "CompileWarning", "Kernel", "Module", "load", "parse"),
+    "tdsl.diagnostics": (
+        "BoundsError", "BudgetExceeded", "Error", "IllegalSchedule", "ParseError",
+        "ToolchainError", "TypeMismatch", "UnsupportedTarget",
+    ),
+    "tdsl.schedule.builder": ("Schedule",),
+}  # fmt: skip
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

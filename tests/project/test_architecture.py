@@ -33,7 +33,14 @@ CLOSED = {
 }
 
 # Those above the pipeline; everything else is below it.
-ABOVE_DRIVER = ["tdsl.api", "tdsl.cli", "tdsl.driver"]
+ABOVE_DRIVER = [
+    "tdsl.api",
+    "tdsl.built",
+    "tdsl.checking",
+    "tdsl.cli",
+    "tdsl.commands",
+    "tdsl.driver",
+]
 
 # A schedule block of the tree holds directives, and a directive's factors are expressions of the
 # tree: the two types need each other as the language does. The tree imports for types alone.

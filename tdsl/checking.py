@@ -1,0 +1,240 @@
+"""`tdsl check`: everything that can be said about a file without running anything of it.
+
+Syntax, names and types, bounds and coverage, and for every schedule and every target that it names
+the legality of each directive. All that is wrong is collected, not only the first of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tdsl import driver
+from tdsl.diagnostics import Diagnostic, Error, ParseError, Span, UnsupportedTarget
+from tdsl.schedule.choose import unreachable, variants
+from tdsl.syntax import tree
+from tdsl.syntax.check import check_file, kernels
+from tdsl.syntax.parser import parse
+from tdsl.targets import TARGETS, target
+
+JSON_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ScheduleCheck:
+    """One schedule for one target."""
+
+    schedule: str
+    target: str
+    ok: bool
+
+
+@dataclass(frozen=True)
+class KernelCheck:
+    name: str
+    ok: bool  # types, bounds and coverage
+    schedules: tuple[ScheduleCheck, ...] = ()
+
+
+@dataclass
+class Report:
+    """What is known of one file. `error` is the class of the first error."""
+
+    name: str
+    kernels: list[KernelCheck] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    error: type[Error] | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors
+
+    @property
+    def errors(self) -> int:
+        return sum(d.severity == "error" for d in self.diagnostics)
+
+    @property
+    def warnings(self) -> int:
+        return len(self.diagnostics) - self.errors
+
+    def add(self, *diagnostics: Diagnostic) -> None:
+        """Told once: several kernels and targets may find the same."""
+        for diagnostic in diagnostics:
+            if diagnostic not in self.diagnostics:
+                self.diagnostics.append(diagnostic)
+
+    def refuse(self, error: Error) -> None:
+        self.error = self.error or type(error)
+        self.add(*error.diagnostics)
+
+    def raise_errors(self) -> None:
+        """All errors as one exception."""
+        found = [d for d in self.diagnostics if d.severity == "error"]
+        if found:
+            assert self.error is not None
+            raise self.error(*found)
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form of `tdsl check --json`."""
+        return {
+            "version": JSON_VERSION,
+            "file": self.name,
+            "ok": self.ok,
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "kernels": [
+                {
+                    "name": k.name,
+                    "ok": k.ok and all(s.ok for s in k.schedules),
+                    "schedules": [
+                        {"name": s.schedule, "target": s.target, "ok": s.ok} for s in k.schedules
+                    ],
+                }
+                for k in self.kernels
+            ],
+            "diagnostics": [d.as_json() for d in self.diagnostics],
+        }
+
+    def summary(self) -> str:
+        """One line: what was looked at, and what came of it."""
+        checks = [s for k in self.kernels for s in k.schedules]
+        names = {(k.name, s.schedule) for k in self.kernels for s in k.schedules}
+        looked = _count(len(self.kernels), "kernel")
+        if checks:
+            looked += f", {_count(len(names), 'schedule')} ({_count(len(checks), 'target check')})"
+        found = [_count(self.errors, "error")] if self.errors else []
+        found += [_count(self.warnings, "warning")] if self.warnings else []
+        return f"{self.name}: {looked}: {', '.join(found) or 'ok'}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def check_text(
+    text: str,
+    name: str,
+    constants: Mapping[str, int | float | str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Report:
+    """Everything about a file. A constant or size counts for the kernels that have it."""
+    report = Report(name)
+    try:
+        file = parse(text, name)
+    except Error as error:
+        report.refuse(error)
+        return report
+    try:
+        check_items(file)
+    except Error as error:
+        report.refuse(error)
+    for item in file.items:
+        if isinstance(item, tree.Kernel):
+            mine = {p.name for p in item.constants}
+            options = driver.Options(
+                item.name,
+                TARGETS["c"],
+                {n: v for n, v in (sizes or {}).items() if n in item.sizes},
+                {n: v for n, v in (constants or {}).items() if n in mine},
+            )
+            report.kernels.append(_kernel(file, options, report))
+    return report
+
+
+def check_items(file: tree.File) -> None:
+    """Raise for what is wrong with the file's items, whichever kernel is compiled: names, and the
+    kernels and targets that schedules name."""
+    problems: list[Diagnostic] = []
+    error: type[Error] = ParseError
+    try:
+        check_file(file)
+    except Error as found:
+        problems += found.diagnostics
+        error = type(found)
+    problems += _schedule_heads(file)
+    if problems:
+        raise error(*problems)
+
+
+def _schedule_heads(file: tree.File) -> Iterator[Diagnostic]:
+    known = kernels(file)
+    for item in file.items:
+        if not isinstance(item, tree.Schedule):
+            continue
+        if item.kernel not in known:
+            close = difflib.get_close_matches(item.kernel, known, n=1)
+            yield Diagnostic(
+                f"there is no kernel `{item.kernel}` in this file",
+                head_of(item),
+                ParseError.code,
+                help=f"did you mean `{close[0]}`?"
+                if close
+                else f"its kernels are {', '.join(known) or 'none'}",
+            )
+        for name in item.targets:
+            if name != "any":
+                try:
+                    target(name)
+                except UnsupportedTarget as unknown:
+                    yield from (replace(d, span=head_of(item)) for d in unknown.diagnostics)
+
+
+def head_of(schedule: tree.Schedule) -> Span | None:
+    """A schedule's first line: all of it would underline a page."""
+    span = schedule.span
+    brace = -1 if span is None else span.text.find("{")
+    if span is None or brace < 1:
+        return span
+    return Span(span.source, span.start, span.start + len(span.text[:brace].rstrip()))
+
+
+def _kernel(file: tree.File, options: driver.Options, report: Report) -> KernelCheck:
+    name = options.kernel
+    try:
+        front = driver.run(file, options, until="dependences")
+    except Error as error:
+        report.refuse(error)
+        return KernelCheck(name, False)
+    report.add(*kernel_warnings(front))
+    every = variants(file, name)
+    report.add(*unreachable(every))
+    checks: list[ScheduleCheck] = []
+    for schedule in every:
+        checks += _schedule(front, schedule, report)
+    return KernelCheck(name, True, tuple(checks))
+
+
+def kernel_warnings(compilation: driver.Compilation) -> tuple[Diagnostic, ...]:
+    """What elaboration found odd, at the kernel's name."""
+    span = next(
+        i.name_span
+        for i in compilation.file.items
+        if isinstance(i, tree.Kernel) and i.name == compilation.kernel.name
+    )
+    return tuple(
+        Diagnostic(text, span, "kernel", severity="warning") for text in compilation.kernel.warnings
+    )
+
+
+def _schedule(
+    front: driver.Compilation, schedule: tree.Schedule, report: Report
+) -> Iterator[ScheduleCheck]:
+    label = schedule.variant or schedule.kernel
+    names = [n for t in schedule.targets for n in (TARGETS if t == "any" else (t,))]
+    told: set[tuple[Span | None, str]] = set()
+    for name in dict.fromkeys(names):
+        try:
+            options = replace(front.options, target=target(name))
+            made = driver.resume(front, options, schedule, until="tree")
+        except Error as error:
+            # What is wrong at one place is wrong there for other targets too, in other numbers.
+            new = [d for d in error.diagnostics if (d.span, d.code) not in told]
+            told |= {(d.span, d.code) for d in new}
+            if new:
+                report.refuse(type(error)(*new))
+            yield ScheduleCheck(label, name, False)
+        else:
+            report.add(*made.warnings)
+            yield ScheduleCheck(label, name, True)

@@ -1,0 +1,1 @@
+"""The commands of `tdsl`, one a file; `tdsl.cli` finds them by name."""

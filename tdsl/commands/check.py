@@ -1,0 +1,55 @@
+"""`tdsl check`: is the file right? Nothing of it is executed.
+
+The form of --json, in which fields are added but none changes its meaning:
+
+    {"version": 1, "file": ..., "ok": ..., "errors": n, "warnings": n,
+     "kernels": [{"name": ..., "ok": ..., "schedules": [{"name", "target", "ok"}]}],
+     "diagnostics": [{"severity", "code", "message", "file", "line", "column", "help",
+                      "notes": [{"message", "file", "line", "column"}]}]}
+"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from tdsl.checking import check_text
+from tdsl.commands import console
+from tdsl.commands.options import WrongUse, pairs, read, sizes_of
+
+
+@click.command("check")
+@click.argument("file", metavar="FILE")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--fix", is_flag=True, help="Not yet there: suggestions are shown, not applied.")
+@click.option(
+    "--untrusted",
+    is_flag=True,
+    help="Say that the file is a stranger's. Nothing of a file is ever executed by `check`, "
+    "with this option or without.",
+)
+@click.option("--size", "sizes", metavar="N=64", multiple=True, help="Bind a size. Repeated.")
+@click.option("--const", "constants", metavar="C=1", multiple=True,
+              help="A constant, where the default is not meant. Repeated.")  # fmt: skip
+def command(
+    file: str,
+    as_json: bool,
+    fix: bool,
+    untrusted: bool,
+    sizes: tuple[str, ...],
+    constants: tuple[str, ...],
+) -> int:
+    """Parse FILE, prove types and bounds, and check every schedule for every target it names."""
+    if fix:
+        raise WrongUse("--fix is not supported yet", "the help lines of the messages say what to do")
+    values, bound = pairs(constants, "--const", "pad=1"), sizes_of(sizes)
+    name, text = read(file)
+    with console.progress(f"checking {name}"):
+        report = check_text(text, name, values, bound)
+    if as_json:
+        click.echo(json.dumps(report.as_json(), indent=2))
+    else:
+        console.show(report.diagnostics)
+        click.echo(report.summary())
+    return 0 if report.ok else 1

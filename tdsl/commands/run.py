@@ -1,0 +1,170 @@
+"""`tdsl run`: compile one kernel, call it, and say what came out."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+import numpy as np
+
+from tdsl import driver
+from tdsl.built import Built, DispatchingKernel, build, messages
+from tdsl.checking import kernel_warnings
+from tdsl.commands import console
+from tdsl.commands.arrays import Values, described, difference, fill, load, missing, save
+from tdsl.commands.options import Request, WrongUse, pairs, request, shared, unknown
+from tdsl.diagnostics import Diagnostic, Error
+from tdsl.ir.arguments import ArgumentPlan
+from tdsl.ir.interp import reference
+from tdsl.ir.kernel import Kernel
+from tdsl.runtime.threads import set_threads
+
+
+@click.command("run")
+@shared
+@click.option("--input", "inputs", metavar="x=a.npy", multiple=True,
+              help="An array from a .npy file. Repeated.")
+@click.option("--random", "seed", metavar="SEED", type=click.IntRange(min=0),
+              help="Fill the inputs that are not given; needs --size for sizes they would tell.")
+@click.option("--output", "outputs", metavar="y=b.npy", multiple=True,
+              help="Write an output to a .npy file. Repeated.")
+@click.option("--check", is_flag=True,
+              help="Compare with the reference interpreter: integers, and floats under "
+              "--strict-fp, bit for bit; other floats within 1e-5 (f32; 1e-12 f64, 1e-2 f16, "
+              "5e-2 bf16) of the largest value in the array.")
+@click.option("--threads", metavar="N", type=click.IntRange(min=1),
+              help="Threads of parallel loops.")  # fmt: skip
+def command(
+    file: str,
+    kernel: str | None,
+    schedule: str | None,
+    target: str,
+    sizes: tuple[str, ...],
+    constants: tuple[str, ...],
+    strict_fp: bool,
+    inputs: tuple[str, ...],
+    seed: int | None,
+    outputs: tuple[str, ...],
+    check: bool,
+    threads: int | None,
+) -> int:
+    """Compile a kernel of FILE, run it on arrays, and print a line for each output."""
+    asked = request(file, kernel, schedule, target, sizes, constants, strict_fp)
+    options = asked.only()
+    front = driver.run(asked.file, options, until="variant")
+    meaning = front.kernel
+    wanted = _outputs(meaning, pairs(outputs, "--output", "y=b.npy"))
+    given = _inputs(meaning, pairs(inputs, "--input", "x=a.npy"), seed)
+    before = {name: value.copy() for name, value in given.items()}
+    console.show((*kernel_warnings(front), *messages(front)))
+    built = _built(front, asked)
+    if threads is not None:
+        set_threads(threads)
+    arrays, seconds = _call(built, meaning, given)
+    used = ArgumentPlan(meaning).sizes(arrays)
+    label = built.variant(**used) or "the program's own order"
+    click.echo(f"{meaning.name}: {label}, for {options.target.name}, {_duration(seconds)}")
+    for name, value in arrays.items():
+        if name in _written(meaning):
+            click.echo(described(meaning, name, value))
+    for name, path in wanted.items():
+        save(name, path, arrays[name])
+        click.echo(f"wrote {path}")
+    return _compare(meaning, before, used, arrays, options.strict_fp) if check else 0
+
+
+def _written(kernel: Kernel) -> list[str]:
+    return [a.name for a in kernel.arguments if a.role in ("out", "inout")]
+
+
+def _outputs(kernel: Kernel, asked: dict[str, str]) -> dict[str, str]:
+    for name in asked:
+        if name not in _written(kernel):
+            raise unknown("output", name, _written(kernel), f"kernel {kernel.name}")
+    return asked
+
+
+def _inputs(kernel: Kernel, asked: dict[str, str], seed: int | None) -> dict[str, Values]:
+    """Everything that is read, from files or at random."""
+    names = [a.name for a in kernel.arguments]
+    for name in asked:
+        if name not in names:
+            raise unknown("argument", name, names, f"kernel {kernel.name}")
+    given = {name: load(name, path) for name, path in asked.items()}
+    lacking = missing(kernel, given)
+    if lacking and seed is None:
+        example = " ".join(f"--input {n}={n}.npy" for n in lacking)
+        raise WrongUse(
+            f"{kernel.name} reads {', '.join(lacking)}, and nothing is given for it",
+            f"add {example}, or --random SEED",
+        )
+    with _wrong_arrays():
+        if seed is not None:
+            fill(kernel, given, seed)
+        ArgumentPlan(kernel).sizes(given)
+    return given
+
+
+class _wrong_arrays:  # noqa: N801  # used like a function
+    """Arrays that do not fit are a wrong use of the command, in the words of the call."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
+        if isinstance(error, (ValueError, TypeError)):
+            raise WrongUse(str(error)) from None
+
+
+def _built(front: driver.Compilation, asked: Request) -> Built | DispatchingKernel:
+    def report(warning: Diagnostic) -> None:
+        console.show((warning,))
+
+    with console.progress(f"compiling {asked.name}"):
+        if front.undecided:
+            return DispatchingKernel(front, asked.module, report)
+        made = driver.resume(front, front.options, front.variant)
+        console.show(made.scheduled.warnings)
+        return build(made, asked.module)
+
+
+def _call(
+    built: Built | DispatchingKernel, kernel: Kernel, given: dict[str, Values]
+) -> tuple[dict[str, Values], float]:
+    """All arrays after the call, and how long it took, the first time."""
+    with _wrong_arrays(), console.progress(f"running {kernel.name}"):
+        start = time.perf_counter()
+        result = built(**given)
+        seconds = time.perf_counter() - start
+    returned = built.entry.returned
+    values = (result,) if len(returned) == 1 else tuple(result or ())
+    made = dict(zip(returned, values, strict=True))
+    arrays = {a.name: made.get(a.name, given.get(a.name)) for a in kernel.arguments}
+    return {n: np.asarray(v) for n, v in arrays.items()}, seconds
+
+
+def _compare(
+    kernel: Kernel,
+    before: dict[str, Values],
+    sizes: dict[str, int],
+    after: dict[str, Values],
+    strict_fp: bool,
+) -> int:
+    inputs = {a.name: before[a.name] for a in kernel.arguments if a.role != "out"}
+    with console.progress(f"running {kernel.name} in the reference interpreter"):
+        expected = reference(kernel, sizes, inputs)
+    wrong = [
+        found
+        for name, want in expected.items()
+        if (found := difference(kernel, name, after[name], want, strict_fp)) is not None
+    ]
+    if wrong:
+        raise Error(*(Diagnostic(text, code="check") for text in wrong))
+    exact = strict_fp or all(kernel.array(n).type.kind != "float" for n in expected)
+    click.echo(f"check: equal to the reference{', bit for bit' if exact else ''}")
+    return 0
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
