@@ -125,12 +125,12 @@ def messages(compilation: driver.Compilation) -> tuple[Diagnostic, ...]:
     if compilation.options.schedule is not None or compilation.variant is not None:
         return compilation.warnings
     name, target = compilation.kernel.name, compilation.options.target.name
+    notes: tuple[Note, ...] = ()
     if compilation.undecided:
         waiting = ", ".join(s.variant or s.kernel for s in compilation.undecided)
         notes = (Note(f"for some sizes {waiting} may hold"),)
         message = f"no schedule of {name} holds for every size: else its own order runs"
     else:
-        notes = ()
         message = f"no schedule of {name} holds for {target}: the program's own order runs"
     said = Diagnostic(message, None, "schedule", notes, severity="warning")
     return (*compilation.warnings, said)
@@ -216,7 +216,12 @@ class DispatchingKernel:
     def __call__(self, *positional: Any, **keywords: Any) -> Any:
         named = {**dict(zip(self._names, positional, strict=False)), **keywords}
         key = tuple(
-            (n, v if type(v) is int and n in self._checker.size_names else getattr(v, "shape", None))
+            (
+                n,
+                v
+                if type(v) is int and n in self._checker.size_names
+                else getattr(v, "shape", None),
+            )
             for n, v in named.items()
         )
         built = self._known.get(key)
@@ -251,4 +256,3 @@ class DispatchingKernel:
                         self._report(warning)
                 self._built[key] = build(made, self._module)
             return self._built[key]
-

@@ -33,7 +33,9 @@ def load(name: str, path: str) -> Values:
         with Path(path).open("rb") as file:
             value = np.load(file, allow_pickle=False)
     except OSError as error:
-        raise WrongUse(f"--input {name}={path}: cannot read it: {error.strerror or error}") from None
+        raise WrongUse(
+            f"--input {name}={path}: cannot read it: {error.strerror or error}"
+        ) from None
     except (ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
         raise WrongUse(f"--input {name}={path}: this is no .npy file: {error}") from None
     if not isinstance(value, np.ndarray):
@@ -48,7 +50,9 @@ def save(name: str, path: str, value: Values) -> None:
     try:
         write_atomically(Path(path), buffer.getvalue())
     except OSError as error:
-        raise WrongUse(f"--output {name}={path}: cannot write it: {error.strerror or error}") from None
+        raise WrongUse(
+            f"--output {name}={path}: cannot write it: {error.strerror or error}"
+        ) from None
 
 
 def missing(kernel: Kernel, given: Mapping[str, Values]) -> list[str]:
@@ -65,7 +69,8 @@ def fill(kernel: Kernel, given: dict[str, Values], seed: int) -> None:
     if unknown:
         example = " ".join(f"--size {s}=64" for s in unknown)
         raise WrongUse(
-            f"--random: no array that is given tells the size {', '.join(unknown)}", f"add {example}"
+            f"--random: no array that is given tells the size {', '.join(unknown)}",
+            f"add {example}",
         )
     generator = np.random.default_rng(seed)
     for name in missing(kernel, given):
@@ -91,7 +96,9 @@ def _random(
     if promised is not None:
         low, high = promised
         if low >= high and 0 not in shape:
-            raise WrongUse(f"--random: {array.name} promises values in {low}..{high}, which is empty")
+            raise WrongUse(
+                f"--random: {array.name} promises values in {low}..{high}, which is empty"
+            )
         whole = generator.integers(low, max(high, low + 1), shape)
         return np.asarray(to_bf16(whole.astype(np.float32)) if array.type == BF16 else whole, dtype)
     match array.type.kind:

@@ -42,7 +42,9 @@ def command(
 ) -> int:
     """Parse FILE, prove types and bounds, and check every schedule for every target it names."""
     if fix:
-        raise WrongUse("--fix is not supported yet", "the help lines of the messages say what to do")
+        raise WrongUse(
+            "--fix is not supported yet", "the help lines of the messages say what to do"
+        )
     values, bound = pairs(constants, "--const", "pad=1"), sizes_of(sizes)
     name, text = read(file)
     with console.progress(f"checking {name}"):

@@ -9,7 +9,7 @@ import click
 
 from tdsl import driver
 from tdsl.commands import console
-from tdsl.commands.options import Request, WrongUse, compiled, described, request, shared, warn
+from tdsl.commands.options import WrongUse, compiled, described, request, shared, warn
 from tdsl.runtime.emit import KINDS, emit
 
 
@@ -44,20 +44,18 @@ def command(
     with console.progress(f"compiling the C of {asked.name}"):
         paths = emit(driver.build_request(module, asked.target), _folder(folder), wanted)
     for part in parts:
-        click.echo(f"{part.kernel.name}: {described(part)}, for {_target(asked)}")
+        click.echo(f"{part.kernel.name}: {described(part)}, for {asked.target.name}")
     for path in paths:
         click.echo(f"wrote {path}")
-
-
-def _target(asked: Request) -> str:
-    return asked.target.name
 
 
 def _kinds(text: str) -> list[str]:
     kinds = [k.strip() for k in text.split(",") if k.strip()]
     for kind in kinds:
         if kind not in KINDS:
-            raise WrongUse(f"--emit {text}: there is no output {kind!r}", f"any of {', '.join(KINDS)}")
+            raise WrongUse(
+                f"--emit {text}: there is no output {kind!r}", f"any of {', '.join(KINDS)}"
+            )
     if not kinds:
         raise WrongUse("--emit: expected at least one kind", f"any of {', '.join(KINDS)}")
     return list(dict.fromkeys(kinds))

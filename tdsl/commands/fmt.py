@@ -23,16 +23,14 @@ def command(files: tuple[str, ...], check: bool) -> int:
     # All are read and formatted before the first is written: one that does not parse stops all.
     texts = [read(file) for file in files]
     formatted = [format_file(text, name) for name, text in texts]
-    changed = [
-        (name, new) for (name, old), new in zip(texts, formatted, strict=True) if old != new
-    ]
+    changed = [(name, new) for (name, old), new in zip(texts, formatted, strict=True) if old != new]
     if check:
         for name, _ in changed:
             click.echo(f"would reformat {name}")
         return 1 if changed else 0
     if files == ("-",):
         sys.stdout.flush()
-        click.get_binary_stream("stdout").write(formatted[0].encode())
+        sys.stdout.buffer.write(formatted[0].encode())
         return 0
     for name, new in changed:
         # A link stays a link, and the file keeps its mode.

@@ -38,9 +38,7 @@ def read(path: str) -> tuple[str, str]:
     try:
         return read_source(path)
     except UnicodeDecodeError as error:
-        raise WrongUse(
-            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
-        ) from None
+        raise WrongUse(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error.strerror or error}") from None
     except ValueError as error:  # a null byte in a path
@@ -197,9 +195,7 @@ def _check_constants(file: tree.File, kernel: tree.Kernel, values: Mapping[str, 
     """What `--const` says must fit; a constant that is missing is the program's affair."""
     defs = [i.name for i in file.items if isinstance(i, tree.Def)]
     tables = [n for i in file.items if isinstance(i, tree.ArrayDecl) for n in i.names]
-    given = tree.Kernel(
-        kernel.name, tuple(p for p in kernel.constants if p.name in values), (), ()
-    )
+    given = tree.Kernel(kernel.name, tuple(p for p in kernel.constants if p.name in values), (), ())
     try:
         kernel_constants(given, values, defs, tables)
     except Error as error:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from typing import Any
+from collections.abc import Iterator
 
 import click
 import numpy as np
@@ -23,16 +24,34 @@ from tdsl.runtime.threads import set_threads
 
 @click.command("run")
 @shared
-@click.option("--input", "inputs", metavar="x=a.npy", multiple=True,
-              help="An array from a .npy file. Repeated.")
-@click.option("--random", "seed", metavar="SEED", type=click.IntRange(min=0),
-              help="Fill the inputs that are not given; needs --size for sizes they would tell.")
-@click.option("--output", "outputs", metavar="y=b.npy", multiple=True,
-              help="Write an output to a .npy file. Repeated.")
-@click.option("--check", is_flag=True,
-              help="Compare with the reference interpreter: integers, and floats under "
-              "--strict-fp, bit for bit; other floats within 1e-5 (f32; 1e-12 f64, 1e-2 f16, "
-              "5e-2 bf16) of the largest value in the array.")
+@click.option(
+    "--input",
+    "inputs",
+    metavar="x=a.npy",
+    multiple=True,
+    help="An array from a .npy file. Repeated.",
+)
+@click.option(
+    "--random",
+    "seed",
+    metavar="SEED",
+    type=click.IntRange(min=0),
+    help="Fill the inputs that are not given; needs --size for sizes they would tell.",
+)
+@click.option(
+    "--output",
+    "outputs",
+    metavar="y=b.npy",
+    multiple=True,
+    help="Write an output to a .npy file. Repeated.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Compare with the reference interpreter: integers, and floats under "
+    "--strict-fp, bit for bit; other floats within 1e-5 (f32; 1e-12 f64, 1e-2 f16, "
+    "5e-2 bf16) of the largest value in the array.",
+)
 @click.option("--threads", metavar="N", type=click.IntRange(min=1),
               help="Threads of parallel loops.")  # fmt: skip
 def command(
@@ -106,15 +125,13 @@ def _inputs(kernel: Kernel, asked: dict[str, str], seed: int | None) -> dict[str
     return given
 
 
-class _wrong_arrays:  # noqa: N801  # used like a function
+@contextlib.contextmanager
+def _wrong_arrays() -> Iterator[None]:
     """Arrays that do not fit are a wrong use of the command, in the words of the call."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
-        if isinstance(error, (ValueError, TypeError)):
-            raise WrongUse(str(error)) from None
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise WrongUse(str(error)) from None
 
 
 def _built(front: driver.Compilation, asked: Request) -> Built | DispatchingKernel:
