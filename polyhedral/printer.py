@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import islpy as isl
 
-from tdsl.ir.kernel import Expr, Size, Var
+from tdsl.ir.kernel import Size, Var
 from tdsl.ir.printer import print_conditions, print_expr
 from tdsl.polyhedral.from_isl import from_constraint
 from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
@@ -83,7 +83,7 @@ def _dependence(program: Program, dependence: Dependence, sizes: list[Size]) -> 
         .gist_range(sink.domain)
         .gist_params(program.context)
     )
-    dims: list[Expr] = [Var(i) for i in source.indices] + [Var(i + "'") for i in sink.indices]
+    dims = [Var(i) for i in (*source.indices, *(f"{i}'" for i in sink.indices))]
     kind = f"{dependence.kind} through {dependence.array}"
     if dependence.relaxable is not None:
         kind += f", of one reduction by {_SIGNS.get(dependence.relaxable, dependence.relaxable)}"
@@ -100,7 +100,7 @@ def _parts(points: isl.Set) -> list[isl.BasicSet]:
     return list(points.compute_divs().coalesce().get_basic_sets())
 
 
-def _conjunction(part: isl.BasicSet, dims: list[Expr], sizes: list[Size]) -> str:
+def _conjunction(part: isl.BasicSet, dims: list[Var], sizes: list[Size]) -> str:
     constraints = reversed(part.get_constraints())  # isl begins with the last dimension
     texts = (print_expr(from_constraint(c, dims, sizes)) for c in constraints)
     return " and ".join(t for t in texts if t != "true")

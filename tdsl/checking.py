@@ -130,6 +130,8 @@ def check_text(
         check_items(file)
     except Error as error:
         report.refuse(error)
+        if not all(_is_local(file, d) for d in error.diagnostics):
+            return report  # a def or a type that all share: the kernels would only repeat it
     for item in file.items:
         if isinstance(item, tree.Kernel):
             mine = {p.name for p in item.constants}
@@ -141,6 +143,15 @@ def check_text(
             )
             report.kernels.append(_kernel(file, options, report))
     return report
+
+
+def _is_local(file: tree.File, diagnostic: Diagnostic) -> bool:
+    """Whether it stands in a kernel or a schedule, which the others do not see."""
+    place = diagnostic.span
+    own = [i.span for i in file.items if isinstance(i, tree.Kernel | tree.Schedule)]
+    return place is not None and any(
+        span is not None and span.start <= place.start < span.end for span in own
+    )
 
 
 def check_items(file: tree.File) -> None:
@@ -222,11 +233,18 @@ def _schedule(
     front: driver.Compilation, schedule: tree.Schedule, report: Report
 ) -> Iterator[ScheduleCheck]:
     label = schedule.variant or schedule.kernel
-    names = [n for t in schedule.targets for n in (TARGETS if t == "any" else (t,))]
+    # The widest first: what is said of it says most.
+    every = sorted(TARGETS, key=lambda name: -TARGETS[name].vector_bytes)
+    names = [n for t in schedule.targets for n in (every if t == "any" else (t,))]
     told: set[tuple[Span | None, str]] = set()
     for name in dict.fromkeys(names):
         try:
-            options = replace(front.options, target=target(name))
+            on = target(name)
+        except UnsupportedTarget:  # told with the head of the schedule
+            yield ScheduleCheck(label, name, False)
+            continue
+        try:
+            options = replace(front.options, target=on)
             made = driver.resume(front, options, schedule, until="tree")
         except Error as error:
             # What is wrong at one place is wrong there for other targets too, in other numbers.

@@ -4,7 +4,7 @@ A test module lists its folder and says what is run on a text:
 
     @pytest.mark.parametrize("case", cases("syntax"), ids=name_of)
     def test_message(case, pytestconfig):
-        hold(case, parse, update=pytestconfig.getoption("--update"))
+        hold(case, checked, update=pytestconfig.getoption("--update"))
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tdsl.checking import check_text
 from tdsl.diagnostics import Error, render
 
 HERE = Path(__file__).resolve().parent
@@ -26,6 +27,11 @@ def cases(folder: str) -> list[Path]:
 
 def name_of(case: Path) -> str:
     return case.stem
+
+
+def checked(text: str, name: str) -> None:
+    """All that `tdsl check` says, as one error."""
+    check_text(text, name).raise_errors()
 
 
 def refusal(case: Path, run: Callable[[str, str], object]) -> str:

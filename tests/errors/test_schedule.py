@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.errors.runner import cases, hold, name_of
-from tests.schedule.run import scheduled
+from tests.errors.runner import cases, checked, hold, name_of
 
 
 @pytest.mark.parametrize("case", cases("schedule"), ids=name_of)
 def test_message(case: Path, pytestconfig: pytest.Config) -> None:
-    hold(case, scheduled, update=pytestconfig.getoption("--update"))
+    hold(case, checked, update=pytestconfig.getoption("--update"))
 
 
 def test_there_are_cases() -> None:

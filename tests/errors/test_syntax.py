@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tdsl.syntax.parser import parse
-from tests.errors.runner import cases, hold, name_of
+from tests.errors.runner import cases, checked, hold, name_of
 
 
 @pytest.mark.parametrize("case", cases("syntax"), ids=name_of)
 def test_message(case: Path, pytestconfig: pytest.Config) -> None:
-    hold(case, parse, update=pytestconfig.getoption("--update"))
+    hold(case, checked, update=pytestconfig.getoption("--update"))
 
 
 def test_there_are_cases() -> None:
