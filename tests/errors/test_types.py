@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tdsl.syntax.elaborate import check_file, elaborate, kernels
 from tdsl.syntax.later import LATER
+from tdsl.syntax.parser import parse
 from tests.errors.runner import HERE, cases, checked, hold, name_of, refusal
 
 
@@ -77,9 +79,17 @@ REPAIRS = {
 }
 
 
+def typed(text: str, name: str) -> None:
+    """Names and types alone: a repair need not make a program whose bounds hold."""
+    file = parse(text, name)
+    check_file(file)
+    for kernel in kernels(file):
+        elaborate(file, kernel)
+
+
 @pytest.mark.parametrize("name", REPAIRS)
 def test_what_the_help_says_is_accepted(name: str) -> None:
     text = (HERE / "types" / f"{name}.tdsl").read_text(encoding="utf-8")
     before, after = REPAIRS[name]
     assert before in text
-    check(text.replace(before, after), name)
+    typed(text.replace(before, after), name)
