@@ -21,7 +21,15 @@ import click
 from tdsl.commands import console
 from tdsl.diagnostics import Error, ToolchainError
 
-COMMANDS = ("compile", "run", "check", "show", "fmt", "targets")
+# What --help says of each, since their modules bring the whole compiler.
+COMMANDS = {
+    "compile": "Compile kernels to C and a header, and further.",
+    "run": "Compile a kernel, run it on arrays, and check the result.",
+    "check": "Prove types, bounds, and the legality of every schedule.",
+    "show": "Print a kernel at one level of the compiler.",
+    "fmt": "Rewrite files in the canonical layout.",
+    "targets": "List what there is to compile for, and what runs here.",
+}
 DONE, REFUSED, WRONG_USE, TOOLCHAIN, DEFECT, INTERRUPTED, CLOSED = 0, 1, 2, 3, 70, 130, 141
 
 
@@ -34,6 +42,10 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -49,13 +61,21 @@ class _Commands(click.Group):
             raise _OutputClosed from None
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="tdsl", prog_name="tdsl", message="%(prog)s %(version)s")
-def tdsl() -> None:
+@click.pass_context
+def tdsl(context: click.Context) -> None:
     """Compile tensor kernels: what is computed, and apart from it how it runs.
 
     Exit status: 0 done, 1 the program was refused, 2 wrong use, 3 the C toolchain failed.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(WRONG_USE)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
