@@ -78,3 +78,9 @@ def fix(access: isl.Map, sizes: Sequence[int], values: Sequence[int]) -> isl.Map
     for position, value in enumerate(values):
         access = access.fix_val(isl.dim_type.in_, position, isl.Val(value))
     return access
+
+
+def least_sizes(program: Program) -> tuple[int, ...] | None:
+    """The lexicographically least sizes that the assumptions allow."""
+    found = smallest(isl.Set.from_params(program.context), program.context)
+    return None if found is None else found.sizes

@@ -9,6 +9,7 @@ from tdsl.codegen.module import CModule, emit_module
 from tdsl.diagnostics import Diagnostic
 from tdsl.ir.kernel import Kernel
 from tdsl.ir.verify_kernel import verify_kernel
+from tdsl.lower.check_instances import check_instances
 from tdsl.lower.lower import Lowered, lower
 from tdsl.polyhedral import dependences, model, proofs, validate
 from tdsl.polyhedral.program import Dependence, Program
@@ -132,6 +133,7 @@ def _validate(c: Compilation) -> Compilation:
     order = validate.Order(known, c.scheduled.reassociate, c.options.strict_fp)
     validate.validate(program, lowered.loops, order)
     validate.validate_versions(program, lowered.loops, lowered.versions)
+    check_instances(program, lowered, order)
     return c
 
 

@@ -1,0 +1,106 @@
+"""What the instances of a statement touch, from the statement alone, at concrete sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tdsl.ir.kernel import Array, Expr, Read, Select, Size, children
+from tdsl.lower.memory import place
+from tdsl.lower.tables import NO, YES, Bools, Env, Ints, OnData, Table, evaluate, size_column
+from tdsl.polyhedral.program import Stmt
+
+
+@dataclass(frozen=True)
+class Access:
+    """One read: its element as an offset (None where data decide it), where it may happen and
+    where it must; arrays that broadcast to (rows, lanes)."""
+
+    array: str
+    element: Ints | None
+    may: Bools
+    must: Bools
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Offsets of elements; the sizes are in the environment, free strides too."""
+
+    arrays: Mapping[str, Array]
+
+    def with_strides(self, table: Table) -> Table:
+        """Before any loop: free strides get some value, with a gap behind each row."""
+        for array in self.arrays.values():
+            if array.strides is None:
+                continue
+            step = np.ones(table.rows, dtype=np.int64)
+            for stride, extent in reversed(list(zip(array.strides, array.shape, strict=True))):
+                if isinstance(stride, str):
+                    table = table.having(size_column(stride), step)
+                step = step * (table.value(extent) + 1)
+        return table
+
+    def element(self, array: str, subscript: tuple[Expr, ...], env: Env) -> Ints:
+        """The offset of an element; raises OnData where data decide the subscript."""
+        total = np.zeros((1, 1), dtype=np.int64)
+        for index, stride in zip(subscript, place(self.arrays[array]).strides, strict=True):
+            total = total + evaluate(index, env) * evaluate(stride, env)
+        return total
+
+    def bounds(self, array: str, env: Env) -> tuple[Ints, Ints]:
+        """The least and the greatest offset of an element; 0 and -1 where there is none."""
+        low = high = np.zeros((1, 1), dtype=np.int64)
+        none = NO
+        for extent, stride in zip(
+            self.arrays[array].shape, place(self.arrays[array]).strides, strict=True
+        ):
+            length = evaluate(extent, env)
+            none = none | (length <= 0)
+            reach = (length - 1) * evaluate(stride, env)
+            low, high = low + np.minimum(0, reach), high + np.maximum(0, reach)
+        return np.where(none, 0, low), np.where(none, -1, high)
+
+
+def reads(stmt: Stmt, memory: Memory, env: Env) -> list[Access]:
+    """All reads of instances, one for each occurrence; an update reads its element too."""
+    found = []
+    for expr in (stmt.value, *stmt.write.subscript):
+        if expr is not None:
+            found += list(_reads(expr, memory, env, YES, YES))
+    if stmt.is_update:
+        found.append(_access(stmt.write.array, stmt.write.subscript, memory, env, YES, YES))
+    return found
+
+
+def _access(
+    array: str, subscript: tuple[Expr, ...], memory: Memory, env: Env, may: Bools, must: Bools
+) -> Access:
+    try:
+        return Access(array, memory.element(array, subscript, env), may, must)
+    except OnData:
+        return Access(array, None, may, must)
+
+
+def _reads(expr: Expr, memory: Memory, env: Env, may: Bools, must: Bools) -> Iterator[Access]:
+    match expr:
+        case Read(array, subscript):
+            yield _access(array, subscript, memory, env, may, must)
+            for index in subscript:
+                yield from _reads(index, memory, env, may, must)
+        case Select(condition, then, other):
+            yield from _reads(condition, memory, env, may, must)
+            try:
+                chosen = evaluate(condition, env) != 0
+            except OnData:
+                yield from _reads(then, memory, env, may, must & NO)
+                yield from _reads(other, memory, env, may, must & NO)
+                return
+            yield from _reads(then, memory, env, may & chosen, must & chosen)
+            yield from _reads(other, memory, env, may & ~chosen, must & ~chosen)
+        case Size():
+            return
+        case _:
+            for child in children(expr):
+                yield from _reads(child, memory, env, may, must)

@@ -1,0 +1,87 @@
+"""Masks and index lanes of the vector level as arrays of (rows, lanes)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tdsl.ir import vector as v
+from tdsl.lower.tables import NO, YES, Bools, Env, Ints, OnData, evaluate, operation
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Lanes that may be on and those that must be; they differ where data decide."""
+
+    may: Bools
+    must: Bools
+
+
+EVERYWHERE = Mask(YES, YES)
+UNKNOWN = Mask(YES, NO)
+
+
+def mask_of(value: v.Value | None, lets: Mapping[str, v.Value], env: Env) -> Mask:
+    """`env`: the variables, of shape (rows, 1)."""
+    match value:
+        case None:
+            return EVERYWHERE
+        case v.Ref(name) if name in lets:
+            return mask_of(lets[name], lets, env)
+        case v.Const(on):
+            return EVERYWHERE if on else Mask(NO, NO)
+        case v.FirstLanes(count, type):
+            return _exactly(lane_numbers(type.lanes) < evaluate(count, env))
+        case v.Condition(condition):
+            return _exactly(evaluate(condition, env) != 0)
+        case v.Splat(arg) | v.Cast(_, arg) if arg.type.elem == value.type.elem:
+            return mask_of(arg, lets, env)
+        case v.Op("and", (a, b)):
+            left, right = mask_of(a, lets, env), mask_of(b, lets, env)
+            return Mask(left.may & right.may, left.must & right.must)
+        case v.Op("or", (a, b)):
+            left, right = mask_of(a, lets, env), mask_of(b, lets, env)
+            return Mask(left.may | right.may, left.must | right.must)
+        case v.Op("not", (a,)):
+            inner = mask_of(a, lets, env)
+            return Mask(~inner.must, ~inner.may)
+        case v.Op("eq" | "ne" | "lt" | "le" | "gt" | "ge" as op, args):
+            try:
+                sides = [numbers(arg, lets, env) for arg in args]
+            except OnData:
+                return UNKNOWN
+            return _exactly(operation(op, sides) != 0)
+        case _:
+            return UNKNOWN
+
+
+def _exactly(lanes: Bools) -> Mask:
+    return Mask(lanes, lanes)
+
+
+def lane_numbers(lanes: int) -> Ints:
+    return np.arange(lanes, dtype=np.int64)[None, :]
+
+
+def numbers(value: v.Value, lets: Mapping[str, v.Value], env: Env) -> Ints:
+    """Index arithmetic in lanes; raises OnData where it depends on data."""
+    match value:
+        case v.Ref(name) if name in lets:
+            return numbers(lets[name], lets, env)
+        case v.Const(number) if not value.type.elem.is_float:
+            return np.array([[int(number)]], dtype=np.int64)
+        case v.Iota(base, step, type):
+            return evaluate(base, env) + step * lane_numbers(type.lanes)
+        case v.Splat(arg):
+            return numbers(arg, lets, env)
+        case v.Choose(mask, then, other):
+            chosen = mask_of(mask, lets, env)
+            if not np.array_equal(chosen.may, chosen.must):
+                raise OnData
+            return np.where(chosen.may, numbers(then, lets, env), numbers(other, lets, env))
+        case v.Op(op, args) if not value.type.elem.is_float:
+            return operation(op, [numbers(arg, lets, env) for arg in args])
+        case _:
+            raise OnData

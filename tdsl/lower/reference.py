@@ -1,0 +1,132 @@
+"""Which instances the loops level runs at concrete sizes, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tdsl.ir import loops as ir
+from tdsl.ir.index import const
+from tdsl.ir.kernel import INDEX, Op
+from tdsl.lower.tables import ENDS, Bools, Ints, Table
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The instances of one statement: a row each of the number of the choice of sizes and the
+    index values; when it runs (its place among
+    all instances), and whether it surely does where long loops are sampled: a loop that is
+    written out as copies runs whole later."""
+
+    instances: Ints
+    rank: Ints
+    surely: Bools
+
+    def where(self, chosen: Bools) -> Ran:
+        """Those that are chosen."""
+        return Ran(self.instances[chosen], self.rank[chosen], self.surely[chosen])
+
+
+@dataclass
+class _Reference:
+    found: list[tuple[str, Ints, tuple[Ints, ...], Bools]] = field(default_factory=list)
+
+    def block(self, block: ir.Block, table: Table) -> None:
+        for position, item in enumerate(block.items):
+            self._item(item, table.at(position))
+
+    def _item(self, item: ir.Item, table: Table) -> None:
+        match item:
+            case ir.Block():
+                self.block(item, table)
+            case ir.Scope(_, body):
+                self.block(body, table)
+            case ir.Instance():
+                self._instance(item, table)
+            case ir.For():
+                unrolled = item.mark == "unroll"
+                inside = table.loop(item.var, item.lo, item.hi, item.step, whole=unrolled)
+                if unrolled and table.sampled:
+                    inside = _marked(inside, item)
+                self.block(item.body, inside)
+            case ir.If(condition, then, other):
+                chosen = table.holds(condition)
+                self.block(then, table.where(chosen))
+                if other is not None:
+                    self.block(other, table.where(~chosen))
+            case ir.Switch(on, cases, default):
+                value = table.value(on)
+                for number, body in cases:
+                    self.block(body, table.where(value == number))
+                if default is not None:
+                    left = ~np.isin(value, [n for n, _ in cases])
+                    self.block(default, table.where(left))
+
+    def _instance(self, instance: ir.Instance, table: Table) -> None:
+        for dim in instance.dims:
+            end = const(dim.extent)
+            count = end if dim.count is None else Op("min", (end, dim.count), INDEX)
+            table = table.loop(dim.var, const(0), count, 1, whole=True)
+        if instance.guard is not None:
+            table = table.where(table.holds(instance.guard))
+        values = [table.choice, *(table.value(e) for _, e in instance.index)]
+        rows = np.stack(values, 1)
+        surely = np.ones(table.rows, dtype=np.bool_)
+        for name, column in table.columns.items():
+            if name.startswith(SURELY):
+                surely &= column != 0
+        self.found.append((instance.statement, rows, table.time, surely))
+
+
+SURELY = "surely "  # no variable is called so
+
+
+def _marked(table: Table, loop: ir.For) -> Table:
+    """Marks the iterations that run even if the loop should stay a loop."""
+    var, lo, hi = table.columns[loop.var], table.value(loop.lo), table.value(loop.hi)
+    ends = ENDS * loop.step
+    last = lo + (hi - 1 - lo) // loop.step * loop.step
+    return table.having(
+        SURELY + loop.var, ((var < lo + ends) | (var > last - ends)).astype(np.int64)
+    )
+
+
+def reference(block: ir.Block, start: Table) -> Mapping[str, Ran]:
+    """Runs loops at some sizes; raises TooMany for those beyond `tables.MOST_ROWS` anywhere."""
+    run = _Reference()
+    run.block(block, start)
+    ranks = ranked([time for _, _, time, _ in run.found])
+    result: dict[str, Ran] = {}
+    for (name, rows, _, surely), rank in zip(run.found, ranks, strict=True):
+        known = result.get(name)
+        if known is None:
+            result[name] = Ran(rows, rank, surely)
+        else:
+            result[name] = Ran(
+                np.concatenate([known.instances, rows]),
+                np.concatenate([known.rank, rank]),
+                np.concatenate([known.surely, surely]),
+            )
+    return result
+
+
+def ranked(times: list[tuple[Ints, ...]]) -> list[Ints]:
+    """The place of each row among all rows; rows of equal time share one."""
+    if not times:
+        return []
+    depth = max(len(time) for time in times)
+    columns = []
+    for k in range(depth):
+        parts = [time[k] if k < len(time) else np.full_like(time[0], -1) for time in times]
+        columns.append(np.concatenate(parts))
+    order = np.lexsort(columns[::-1])
+    new = np.zeros(len(order), dtype=np.int64)
+    for column in columns:
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.cumsum(new)
+    ends = np.cumsum([len(time[0]) for time in times])
+    return np.split(rank, ends[:-1])

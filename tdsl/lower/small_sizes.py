@@ -1,0 +1,84 @@
+"""Sizes at which a kernel is looked at: small ones, and those around its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tdsl.ir.kernel import Const, Expr, Size, walk
+from tdsl.ir.loops import Block, For, If, Instance, Item, Scope, Switch
+from tdsl.lower.tables import evaluate, start
+from tdsl.polyhedral.program import Program
+from tdsl.polyhedral.witness import least_sizes
+
+MOST_CHOICES = 8
+SMALL = (1, 2, 0, 3)
+
+
+def choices(program: Program, nest: Block) -> list[Mapping[str, int]]:
+    """Sizes that the assumptions allow, all different; a kernel without sizes has one choice.
+
+    A size goes through the numbers that stand beside it in bounds and counts, one more, one
+    less; the other sizes stay small, so that several blocks of those stay affordable.
+    """
+    if not program.params:
+        return [{}]
+    least = least_sizes(program)
+    if least is None:
+        return []
+    beside: dict[str, set[int]] = {name: set() for name in program.params}
+    for expr in (*_indices(nest), *program.kernel.assumptions):
+        numbers = {abs(int(e.value)) for e in walk(expr) if isinstance(e, Const)}
+        for size in {e.name for e in walk(expr) if isinstance(e, Size)}:
+            beside[size] |= {n for n in numbers if 3 < n <= 128}
+    values = [
+        [max(low, value) for value in _values(beside[name])]
+        for name, low in zip(program.params, least, strict=True)
+    ]
+    turns = [[turn] * len(values) for turn in range(MOST_CHOICES // 2)]
+    turns += [[turn * (k + 1) + k for k in range(len(values))] for turn in range(MOST_CHOICES)]
+    turns += [[turn + k for k in range(len(values))] for turn in range(4 * MOST_CHOICES)]
+    found: list[Mapping[str, int]] = [dict(zip(program.params, least, strict=True))]
+    for turn in turns:
+        row = [steps[n % len(steps)] for n, steps in zip(turn, values, strict=True)]
+        sizes = dict(zip(program.params, row, strict=True))
+        if sizes not in found and _allowed(program, sizes):
+            found.append(sizes)
+    return found[: 2 * MOST_CHOICES]
+
+
+def _values(numbers: set[int]) -> list[int]:
+    around = [f + d for d in (1, -1, 0, 2) for f in sorted(numbers)]
+    return [*around, *(2 * f + 1 for f in sorted(numbers)), *SMALL]
+
+
+def _allowed(program: Program, sizes: Mapping[str, int]) -> bool:
+    table = start([sizes])
+    return all(bool(evaluate(a, table.env)[0, 0]) for a in program.kernel.assumptions)
+
+
+def _indices(item: Item) -> Iterator[Expr]:
+    """The bounds, conditions and counts of some loops; a count with the extent that ends it."""
+    match item:
+        case Instance(dims=dims, guard=guard):
+            yield from (d.count for d in dims if d.count is not None)
+            if guard is not None:
+                yield guard
+        case For(lo=lo, hi=hi, body=body):
+            yield from (lo, hi)
+            yield from _indices(body)
+        case If(condition, then, other):
+            yield condition
+            yield from _indices(then)
+            if other is not None:
+                yield from _indices(other)
+        case Switch(on, cases, default):
+            yield on
+            for _, arm in cases:
+                yield from _indices(arm)
+            if default is not None:
+                yield from _indices(default)
+        case Scope(_, body):
+            yield from _indices(body)
+        case Block(items):
+            for inner in items:
+                yield from _indices(inner)
