@@ -1,9 +1,11 @@
 """The program level as text, in the user's names, for `tdsl show --stage program`.
 
-statement C(i, j, k)    0 <= i < M and ...
-    updates C[i, j] by +
-    reads   A[i, k]
-flow through C: C(i, j, k) -> D(i', j')    where i' == i and ...
+    statement C(i, j, k)    where 0 <= i < M and 0 <= j < N and 0 <= k < K
+        updates C[i, j] by +
+        reads   A[i, k]
+    flow through C: C(i, j, k) -> D(i', j')    where i' == i and j' == j
+
+Of the instances that a dependence joins, those of the sink are primed.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
     conv = module["conv2d"]
     fast = conv.compile(target="native", sizes={"C": 64})
     y = fast(x=x, w=w, b=b)
+
+`tdsl` gives these names to users.
 """
 
 from __future__ import annotations

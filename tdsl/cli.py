@@ -1,8 +1,10 @@
 """The command line: finds a command, runs it, and turns what went wrong into an exit status.
 
-0  done                            2    wrong use: options, files, arguments
-1  the program was refused         3    the C toolchain failed
-70 a defect of the compiler        130  interrupted        141  nobody reads the output
+    0  done                            2    wrong use: options, files, arguments
+    1  the program was refused         3    the C toolchain failed
+    70 a defect of the compiler        130  interrupted        141  nobody reads the output
+
+Diagnostics go to standard error.
 """
 
 from __future__ import annotations

@@ -31,16 +31,17 @@ def load(name: str, path: str) -> Values:
     """An array from a .npy file; nothing in it is executed."""
     try:
         with Path(path).open("rb") as file:
+            if file.read(6) != b"\x93NUMPY":
+                raise WrongUse(f"--input {name}={path}: this is no .npy file")
+            file.seek(0)
             value = np.load(file, allow_pickle=False)
     except OSError as error:
         raise WrongUse(
             f"--input {name}={path}: cannot read it: {error.strerror or error}"
         ) from None
     except (ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
-        raise WrongUse(f"--input {name}={path}: this is no .npy file: {error}") from None
-    if not isinstance(value, np.ndarray):
-        raise WrongUse(f"--input {name}={path}: this is an archive, and one .npy array is wanted")
-    return value
+        raise WrongUse(f"--input {name}={path}: a damaged .npy file: {error}") from None
+    return np.asarray(value)
 
 
 def save(name: str, path: str, value: Values) -> None:

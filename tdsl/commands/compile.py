@@ -36,13 +36,14 @@ def command(
     wanted = _kinds(kinds)
     if not re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]{0,99})?", prefix):
         raise WrongUse(f"--prefix {prefix}: not the start of a C name")
+    destination = _folder(folder)
     asked = request(file, kernel, schedule, target, sizes, constants, strict_fp)
     parts = compiled(asked)
     for part in parts:
         warn(part)
     module = driver.emit(asked.module, parts, prefix=prefix)
     with console.progress(f"compiling the C of {asked.name}"):
-        paths = emit(driver.build_request(module, asked.target), _folder(folder), wanted)
+        paths = emit(driver.build_request(module, asked.target), destination, wanted)
     for part in parts:
         click.echo(f"{part.kernel.name}: {described(part)}, for {asked.target.name}")
     for path in paths:

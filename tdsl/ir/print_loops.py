@@ -1,8 +1,10 @@
 """The loops level as text, for `tdsl show --stage loops`.
 
-for io in 0..M // 4
-    for k in 0..K
-        C[i = 4*io + ii, j = j, k = k]    over unroll ii in 0..4
+    for io in 0..(M - 1) // 4 + 1
+        for k in 0..K
+            C[i = 4 * io + ii, j = j, k = k]    over unroll ii in 0..4 of which M - 4 * io run
+
+A statement shows the value of each of its indices.
 """
 
 from __future__ import annotations
