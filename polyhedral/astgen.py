@@ -8,7 +8,7 @@ that run, read off the constraints that the outer loops do not imply.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -16,50 +16,26 @@ from typing import Any
 import islpy as isl
 
 from tdsl.ir import loops as ir
-from tdsl.ir.index import add, conjunction, const, minimum, simplify, substitute
+from tdsl.ir.index import add, const, simplify, substitute
 from tdsl.ir.kernel import INDEX, Const, Expr, Op, Size, Var
-from tdsl.polyhedral.from_isl import from_aff, from_ast, from_constraint, from_pw_aff, from_set
+from tdsl.polyhedral.dims import SET, Leaf, leaf
+from tdsl.polyhedral.from_isl import from_ast
 from tdsl.polyhedral.leaves import Code, Kept, Point, Repeat, Sequence_, points
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Loop
 
-SET = isl.dim_type.set
 _IF = isl.ast_node_type["if_"]
 _FOR = isl.ast_node_type["for_"]
-
-
-class CannotScan(Exception):
-    """A loop that is to be unrolled or to become lanes has no constant extent."""
-
-    def __init__(self, statement: str, loop: str) -> None:
-        super().__init__(f"{statement}.{loop} has no constant extent")
-        self.statement = statement
-        self.loop = loop
-
-
-@dataclass(frozen=True)
-class _Leaf:
-    """One statement ready for isl.
-
-    domain: the tuples of outer coordinates; index: each index of the statement as a function
-    of outer coordinates and dims; dims: their descriptions over the outer coordinates, which
-    are Var("c0"), Var("c1"), ... until the scan has named them.
-    """
-
-    point: Point
-    name: str
-    domain: isl.Set
-    index: tuple[tuple[str, Expr], ...]
-    dims: tuple[ir.Dim, ...]
-    guard: Expr | None
 
 
 def generate(program: Program, code: Code) -> ir.Block:
     """Loops for some code; order, guards and bounds are isl's."""
     leaves = {}
     for number, (point, outer) in enumerate(_paths(code, ())):
-        leaves[id(point)] = _leaf(program, point, outer, f"L{number}")
-    domain = reduce(isl.UnionSet.union, (leaf.domain.to_union_set() for leaf in leaves.values()))
+        found = leaf(program, point, outer)
+        named = found.domain.set_tuple_name(f"L{number}")
+        leaves[id(point)] = replace(found, domain=named)
+    domain = reduce(isl.UnionSet.union, (x.domain.to_union_set() for x in leaves.values()))
     schedule = isl.Schedule.from_domain(domain)
     marks: dict[str, Repeat | Kept] = {}
     node = schedule.get_root().child(0)
@@ -67,7 +43,9 @@ def generate(program: Program, code: Code) -> ir.Block:
     build = isl.AstBuild.from_context(program.context)
     tree = build.node_from_schedule(node.get_schedule())
     names: dict[str, Expr] = {p: Size(size) for size, p in program.params.items()}
-    return _Scan({leaf.name: leaf for leaf in leaves.values()}, marks).block(tree, names, None)
+    return _Scan({x.domain.get_tuple_name(): x for x in leaves.values()}, marks).block(
+        tree, names, None
+    )
 
 
 def _paths(code: Code, outer: tuple[Loop, ...]) -> list[tuple[Point, tuple[Loop, ...]]]:
@@ -82,148 +60,6 @@ def _paths(code: Code, outer: tuple[Loop, ...]) -> list[tuple[Point, tuple[Loop,
             return [p for c in children for p in _paths(c, outer)]
 
 
-# ---------------------------------------------------------------- leaves
-
-
-def _leaf(program: Program, point: Point, outer: tuple[Loop, ...], name: str) -> _Leaf:
-    stmt = program.statements[point.statement]
-    key = _together(stmt.domain, [loop.coords[stmt.name] for loop in outer])
-    placed = key
-    extents = []
-    for dim in point.dims:
-        start, extent = _start(program, stmt.name, dim, outer, key)
-        relative = dim.coords[stmt.name].sub(start)
-        placed = placed.flat_range_product(relative.as_map())
-        extents.append(extent)
-    placed = placed.intersect_domain(stmt.domain).intersect_params(program.context).coalesce()
-    scanned = placed.range().coalesce()
-    domain = scanned.project_out(SET, len(outer), len(extents)).coalesce()
-    sizes: list[Expr] = [Size(s) for s in program.params]
-    variables: list[Expr] = [Var(f"c{k}") for k in range(len(outer))]
-    inner: list[Expr] = [Var(_dim_var(dim, k)) for k, dim in enumerate(point.dims)]
-    back = isl.PwMultiAff.from_map(placed.reverse()).gist(scanned)
-    index = tuple(
-        (i, from_pw_aff(back.get_pw_aff(k), [*variables, *inner], sizes))
-        for k, i in enumerate(stmt.indices)
-    )
-    dims, guard = _describe(scanned, domain, point.dims, extents, [*variables, *inner], sizes)
-    return _Leaf(point, name, domain.set_tuple_name(name), index, dims, guard)
-
-
-def _dim_var(dim: Loop, position: int) -> str:
-    return f"{dim.name}'{position}"  # unlike any user's name; gone when the copies are written
-
-
-def _together(domain: isl.Set, coordinates: Sequence[isl.PwAff]) -> isl.Map:
-    """Instance -> the tuple of these coordinates."""
-    result = isl.Map.from_domain(isl.Set.universe(domain.get_space()))
-    for coordinate in coordinates:
-        result = result.flat_range_product(coordinate.as_map())
-    return result
-
-
-def _start(
-    program: Program, statement: str, dim: Loop, outer: tuple[Loop, ...], key: isl.Map
-) -> tuple[isl.PwAff, int]:
-    """Where a dimension starts, as a function of the instance, and its constant extent.
-
-    In a block of a split: the block's first coordinate, so that all full blocks look alike.
-    Otherwise the least coordinate that the outer loops leave.
-    """
-    coordinate = dim.coords[statement]
-    info = dim.inner_of
-    block = [p for p in outer if info is not None and p.name == info.outer]
-    if info is not None and block and not info.tail.balanced:
-        start = _block_start(block[0].coords[statement], coordinate, info.factor)
-        if start is not None:
-            return start, info.factor
-    domain = program.statements[statement].domain.intersect_params(program.context)
-    values = key.intersect_domain(domain).reverse().apply_range(coordinate.as_map())
-    extent = _largest_spread(values)
-    if extent is None:
-        raise CannotScan(statement, dim.name)
-    first = isl.PwMultiAff.from_map(key.apply_range(values.lexmin()).coalesce())
-    return first.get_pw_aff(0), extent
-
-
-def _block_start(block: isl.PwAff, coordinate: isl.PwAff, factor: int) -> isl.PwAff | None:
-    """anchor + factor * block, where coordinate - factor * block spans anchor..+factor."""
-    offset = coordinate.sub(block.scale_val(isl.Val(factor)))
-    seen = offset.as_map().range()
-    if not seen.dim_has_lower_bound(SET, 0):
-        return None
-    anchor = seen.dim_min(0).coalesce().get_pieces()
-    if len(anchor) != 1:
-        return None
-    base = isl.PwAff.from_aff(anchor[0][1]).insert_domain(block.get_domain_space())
-    return block.scale_val(isl.Val(factor)).add(base)
-
-
-def _largest_spread(values: isl.Map) -> int | None:
-    """The largest number of values from least to greatest that one key has, if constant."""
-    pairs = values.reverse().apply_range(values).deltas()
-    if pairs.is_empty():
-        return 1
-    most = pairs.dim_max_val(0)
-    return int(most.to_python()) + 1 if most.is_int() else None
-
-
-def _describe(
-    scanned: isl.Set,
-    domain: isl.Set,
-    loops: tuple[Loop, ...],
-    extents: Sequence[int],
-    names: Sequence[Expr],
-    sizes: Sequence[Expr],
-) -> tuple[tuple[ir.Dim, ...], Expr | None]:
-    """Dims with their counts, and what no count can say, as one guard."""
-    depth = len(names) - len(loops)
-    known = domain.insert_dims(SET, depth, len(loops))
-    for k, extent in enumerate(extents):
-        known = known.lower_bound_val(SET, depth + k, isl.Val(0))
-        known = known.upper_bound_val(SET, depth + k, isl.Val(extent - 1))
-    rest = scanned.gist(known).coalesce()
-    counts: list[list[Expr]] = [[] for _ in loops]
-    others: list[Expr] = []
-    basics = rest.get_basic_sets()
-    if len(basics) != 1:
-        # Nothing left: everything runs. Several pieces: one condition.
-        others = [] if rest.plain_is_universe() else [from_set(rest, names, sizes)]
-    else:
-        for constraint in basics[0].get_constraints():
-            where = _counts(constraint, depth, len(loops))
-            if where is None:
-                others.append(from_constraint(constraint, names, sizes))
-            else:
-                bound = constraint.get_bound(SET, depth + where).floor()
-                counts[where].append(add(from_aff(bound, names, sizes), const(1)))
-    dims = tuple(
-        ir.Dim(
-            loop.name,
-            _dim_var(loop, k),
-            extents[k],
-            loop.mark,
-            minimum(const(extents[k]), *counts[k]) if counts[k] else None,
-            loop.inner_of.tail.mode if loop.inner_of is not None else "",
-            loop.width,
-        )
-        for k, loop in enumerate(loops)
-    )
-    return dims, conjunction(tuple(others))
-
-
-def _counts(constraint: isl.Constraint, depth: int, dims: int) -> int | None:
-    """The one dimension that a constraint bounds above by outer coordinates, if it does that."""
-    involved = [k for k in range(dims) if constraint.involves_dims(SET, depth + k, 1)]
-    if len(involved) != 1 or constraint.dim(isl.dim_type.div) > 0:
-        return None
-    (dim,) = involved
-    if constraint.is_equality():
-        # Only the first iteration: the same as a count of one.
-        return dim if constraint.get_bound(SET, depth + dim).plain_is_zero() else None
-    return dim if constraint.is_upper_bound(SET, depth + dim) else None
-
-
 # ---------------------------------------------------------------- schedule
 
 
@@ -231,7 +67,7 @@ def _insert(
     node: isl.ScheduleNode,
     code: Code,
     depth: int,
-    leaves: Mapping[int, _Leaf],
+    leaves: Mapping[int, Leaf],
     marks: dict[str, Repeat | Kept],
 ) -> isl.ScheduleNode:
     """The code inserted below `node`; returns the node at the same place."""
@@ -285,7 +121,7 @@ def _insert_mark(
 class _Scan:
     """isl's AST as loops. `names`: isl's identifiers as expressions; `mark`: of the loop below."""
 
-    leaves: Mapping[str, _Leaf]
+    leaves: Mapping[str, Leaf]
     marks: Mapping[str, Repeat | Kept]
 
     def block(
@@ -345,7 +181,7 @@ class _Scan:
         dims = tuple(d if d.count is None else _counted(d, here(d.count)) for d in leaf.dims)
         index = tuple((name, here(value)) for name, value in leaf.index)
         guard = None if leaf.guard is None else here(leaf.guard)
-        return ir.Instance(leaf.point.statement, index, dims, guard)
+        return ir.Instance(leaf.statement, index, dims, guard)
 
 
 def _counted(dim: ir.Dim, count: Expr) -> ir.Dim:

@@ -92,13 +92,34 @@ def from_aff(aff: isl.Aff, dims: Sequence[Expr], params: Sequence[Expr]) -> Expr
 
 
 def from_pw_aff(value: isl.PwAff, dims: Sequence[Expr], params: Sequence[Expr]) -> Expr:
-    """A piecewise function; pieces after the first are chosen by their conditions."""
+    """A piecewise function; pieces after the first are chosen by their conditions.
+
+    Dimensions with one coefficient in all pieces stand outside the choice: `start(o) + lane`.
+    """
     pieces = value.coalesce().get_pieces()
+    shared: list[Expr] = []
+    if len(pieces) > 1:
+        for position, dim in enumerate(dims):
+            factors = {int(f) for f in (_integer_factor(a, position) for _, a in pieces) if f}
+            if len(factors) == 1 and all(_integer_factor(a, position) for _, a in pieces):
+                (factor,) = factors
+                shared.append(scale(factor, dim))
+                pieces = [(d, _without(a, position)) for d, a in pieces]
     result = from_aff(pieces[-1][1], dims, params)
     for domain, aff in reversed(pieces[:-1]):
         condition = from_set(domain, dims, params)
         result = simplify(Select(condition, from_aff(aff, dims, params), result, INDEX))
-    return result
+    return add(result, *shared)
+
+
+def _integer_factor(aff: isl.Aff, position: int) -> int | None:
+    """The coefficient of a dimension, where that is an integer."""
+    factor = aff.get_coefficient_val(isl.dim_type.in_, position)
+    return int(factor.to_python()) if factor.is_int() else None
+
+
+def _without(aff: isl.Aff, position: int) -> isl.Aff:
+    return aff.set_coefficient_val(isl.dim_type.in_, position, isl.Val(0))
 
 
 def from_set(points: isl.Set, dims: Sequence[Expr], params: Sequence[Expr]) -> Expr:

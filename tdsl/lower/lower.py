@@ -9,6 +9,7 @@ from tdsl.ir import vector
 from tdsl.ir.loops import Block
 from tdsl.ir.verify_vector import verify
 from tdsl.lower.builder import Names
+from tdsl.lower.context import Context
 from tdsl.lower.expand import Expander
 from tdsl.lower.lanes import widest_bytes
 from tdsl.lower.memory import buffer, place, stored_type
@@ -17,7 +18,8 @@ from tdsl.lower.registers import CannotKeep
 from tdsl.lower.reuse import defined, share
 from tdsl.lower.specialize import Specializer
 from tdsl.lower.values import Numerics
-from tdsl.polyhedral.astgen import CannotScan, generate
+from tdsl.polyhedral.astgen import generate
+from tdsl.polyhedral.dims import CannotScan
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.leaves import Code, sink
 from tdsl.polyhedral.program import Program
@@ -103,7 +105,7 @@ def _versions(program: Program, nest: Block, target: Target) -> Block:
 
 def _expanded(program: Program, nest: Block, target: Target, strict_fp: bool) -> vector.Block:
     written = {s.write.array for s in program.statements.values()}
-    expander = Expander(
+    context = Context(
         program,
         {name: place(array) for name, array in program.arrays.items()},
         Numerics(target.has_fma and not strict_fp, strict_fp),
@@ -111,6 +113,6 @@ def _expanded(program: Program, nest: Block, target: Target, strict_fp: bool) ->
         frozenset(program.arrays) - written,
     )
     taken = frozenset(program.arrays) | frozenset(program.kernel.sizes)
-    body = expander.function(nest, taken)
+    body = Expander(context).function(nest, taken)
     shared = share(body, Names(taken | defined(body.items)))
     return relative(shared, Names(taken | defined(shared.items)))

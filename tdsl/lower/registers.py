@@ -56,7 +56,6 @@ class Partial:
     op: str
     identity: v.Value
     offset: Expr
-    guards: Guards
 
 
 @dataclass

@@ -1,0 +1,321 @@
+"""The dimensions at a leaf: where lanes and jammed copies start, how many there are, which run.
+
+Everything is a function of the coordinates `c0, c1, ...` of the loops that stay loops. A
+dimension counts from 0; its coordinate is start(c0, ...) + dimension. In a block of a split it
+starts at the block's first coordinate, so that all full blocks look alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import islpy as isl
+
+from tdsl.ir import loops as ir
+from tdsl.ir.index import (
+    add,
+    compare,
+    conjunction,
+    const,
+    minimum,
+    scale,
+    simplify,
+    sub,
+    substitute,
+)
+from tdsl.ir.kernel import INDEX, Expr, Select, Size, Var
+from tdsl.polyhedral.from_isl import from_aff, from_constraint, from_pw_aff, from_set
+from tdsl.polyhedral.leaves import Point
+from tdsl.polyhedral.program import Program
+from tdsl.polyhedral.tree import Loop
+
+SET = isl.dim_type.set
+
+
+class CannotScan(Exception):
+    """A loop that is to be unrolled or to become lanes has no constant extent."""
+
+    def __init__(self, statement: str, loop: str) -> None:
+        super().__init__(f"{statement}.{loop} has no constant extent")
+        self.statement = statement
+        self.loop = loop
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One statement ready for the scan, over Var("c0"), Var("c1"), ...
+
+    domain: the tuples of outer coordinates; index: each index of the statement, over the
+    dimensions' variables too; guard: what the dimensions' counts cannot say.
+    """
+
+    statement: str
+    domain: isl.Set
+    index: tuple[tuple[str, Expr], ...]
+    dims: tuple[ir.Dim, ...]
+    guard: Expr | None
+
+
+@dataclass(frozen=True)
+class _Range:
+    """start: as a function of the outer coordinates; values: they -> coordinates taken.
+
+    text: start and count as expressions, where isl's pieces would be long.
+    """
+
+    start: isl.PwAff
+    extent: int
+    values: isl.Map
+    text: tuple[Expr, Expr] | None = None
+
+
+def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
+    """Describes a statement below the loops `outer`. Raises CannotScan."""
+    stmt = program.statements[point.statement]
+    domain = stmt.domain.intersect_params(program.context)
+    key = _together(stmt.domain, [loop.coords[stmt.name] for loop in outer])
+    sizes: list[Expr] = [Size(s) for s in program.params]
+    ranges = [_range(stmt.name, dim, outer, key, domain, sizes) for dim in point.dims]
+    placed = key
+    for dim in point.dims:
+        placed = placed.flat_range_product(dim.coords[stmt.name].as_map())
+    placed = placed.intersect_domain(domain).coalesce()
+    absolute = placed.range().coalesce()
+    depth = len(outer)
+    scanned = absolute.apply(_from_start(absolute, depth, ranges)).coalesce()
+    outside = _in_one_piece(scanned.project_out(SET, depth, len(ranges)).coalesce())
+
+    coordinates: list[Expr] = [Var(f"c{k}") for k in range(depth)]
+    inner = [Var(f"{dim.name}'{k}") for k, dim in enumerate(point.dims)]
+    at = {
+        f"x{k}": add(r.text[0] if r.text else from_pw_aff(r.start, coordinates, sizes), inner[k])
+        for k, r in enumerate(ranges)
+    }
+    back = isl.PwMultiAff.from_map(placed.reverse()).gist(absolute)
+    names: list[Expr] = [*coordinates, *(Var(x) for x in at)]
+    index = tuple(
+        (i, simplify(substitute(from_pw_aff(back.get_pw_aff(k), names, sizes), at)))
+        for k, i in enumerate(stmt.indices)
+    )
+    counts, guard = _counts(scanned, outside, ranges, [*coordinates, *inner], sizes)
+    dims = tuple(
+        ir.Dim(
+            loop.name,
+            inner[k].name,
+            ranges[k].extent,
+            loop.mark,
+            counts[k],
+            loop.inner_of.tail.mode if loop.inner_of is not None else "",
+            loop.width,
+        )
+        for k, loop in enumerate(point.dims)
+    )
+    return Leaf(stmt.name, outside, index, dims, guard)
+
+
+def _in_one_piece(points: isl.Set) -> isl.Set:
+    """The same set without its pieces, where it is convex; isl makes a loop of each piece."""
+    if len(points.get_basic_sets()) < 2:
+        return points
+    hull = points.remove_divs().simple_hull().to_set()
+    return hull if hull.is_equal(points) else points
+
+
+def _together(domain: isl.Set, coordinates: Sequence[isl.PwAff]) -> isl.Map:
+    """Instance -> the tuple of these coordinates."""
+    result = isl.Map.from_domain(isl.Set.universe(domain.get_space()))
+    for coordinate in coordinates:
+        result = result.flat_range_product(coordinate.as_map())
+    return result
+
+
+def _range(
+    statement: str,
+    dim: Loop,
+    outer: tuple[Loop, ...],
+    key: isl.Map,
+    domain: isl.Set,
+    sizes: Sequence[Expr],
+) -> _Range:
+    coordinate = dim.coords[statement]
+    values = key.intersect_domain(domain).reverse().apply_range(coordinate.as_map()).coalesce()
+    info = dim.inner_of
+    block = [k for k, p in enumerate(outer) if info is not None and p.name == info.outer]
+    if info is not None and block and not info.tail.balanced:
+        anchor = _anchor(outer[block[0]].coords[statement], coordinate, info.factor)
+        if anchor is not None:
+            space = isl.LocalSpace.from_space(values.domain().get_space())
+            number = isl.PwAff.from_aff(isl.Aff.var_on_domain(space, SET, block[0]))
+            start = number.scale_val(isl.Val(info.factor))
+            start = start.add(anchor.insert_domain(values.domain().get_space()))
+            return _Range(start, info.factor, values)
+    extent = _largest_spread(values)
+    if extent is None:
+        raise CannotScan(statement, dim.name)
+    first = values.lexmin_pw_multi_aff().get_at(0).coalesce()
+    text = None
+    if info is not None and block and info.tail.balanced:
+        text = _balanced(values, block[0], info.factor, sizes)
+    return _Range(first, extent, values, text)
+
+
+def _balanced(values: isl.Map, block: int, factor: int, sizes: Sequence[Expr]) -> tuple[Expr, Expr]:
+    """Start and count of a block, where the last two blocks share the rest.
+
+    All blocks but the last start at anchor + factor * block, the last one at or before that.
+    """
+    depth = values.dim(isl.dim_type.in_)
+    blocks = (
+        values.domain().project_out(SET, block + 1, depth - block - 1).project_out(SET, 0, block)
+    )
+    taken = values.range()
+    first, last = taken.dim_min(0), taken.dim_max(0)
+    final = values.lexmin().range().dim_max(0)  # where the last block starts
+
+    known = values.params()
+
+    def text(value: isl.PwAff) -> Expr:
+        return from_pw_aff(value.gist_params(known), (), sizes)
+
+    number, anchor, end = Var(f"c{block}"), text(first), text(final)
+    regular = add(anchor, scale(factor, number))
+    rest = minimum(const(factor), sub(end, regular))
+    is_last = compare("ge", number, text(blocks.dim_max(0)))
+    count = simplify(Select(is_last, add(sub(text(last), end), const(1)), rest, INDEX))
+    return minimum(regular, end), count
+
+
+def _anchor(block: isl.PwAff, coordinate: isl.PwAff, factor: int) -> isl.PwAff | None:
+    """The first coordinate of block 0: coordinate - factor * block spans anchor..+factor."""
+    offset = coordinate.sub(block.scale_val(isl.Val(factor)))
+    seen = offset.as_map().range()
+    if not seen.dim_has_lower_bound(SET, 0):
+        return None
+    pieces = seen.dim_min(0).coalesce().get_pieces()
+    return isl.PwAff.from_aff(pieces[0][1]) if len(pieces) == 1 else None
+
+
+def _largest_spread(values: isl.Map) -> int | None:
+    """The largest number of values from least to greatest for one key, if constant."""
+    pairs = values.reverse().apply_range(values).deltas()
+    if pairs.is_empty():
+        return 1
+    most = pairs.dim_max_val(0)
+    return int(most.to_python()) + 1 if most.is_int() else None
+
+
+def _from_start(absolute: isl.Set, depth: int, ranges: Sequence[_Range]) -> isl.Map:
+    """{ [c, x] -> [c, x - start(c)] }"""
+    space = absolute.get_space()
+    local = isl.LocalSpace.from_space(space)
+    result = isl.Map.from_domain(isl.Set.universe(space))
+    outer = isl.Map.identity(space.map_from_set()).project_out(isl.dim_type.out, depth, len(ranges))
+    for position in range(depth + len(ranges)):
+        value = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, position))
+        if position >= depth:
+            start = ranges[position - depth].start
+            value = value.sub(_after(outer, start))
+        result = result.flat_range_product(value.as_map())
+    return result
+
+
+def _after(outer: isl.Map, function: isl.PwAff) -> isl.PwAff:
+    """The function of outer coordinates as one of all coordinates."""
+    return function.pullback_pw_multi_aff(isl.PwMultiAff.from_map(outer))
+
+
+# ---------------------------------------------------------------- which iterations run
+
+
+def _counts(
+    scanned: isl.Set,
+    outside: isl.Set,
+    ranges: Sequence[_Range],
+    names: Sequence[Expr],
+    sizes: Sequence[Expr],
+) -> tuple[list[Expr | None], Expr | None]:
+    """For each dimension how many iterations run (None: all), and a guard for the rest."""
+    depth = len(names) - len(ranges)
+    known = outside.insert_dims(SET, depth, len(ranges))
+    for k, r in enumerate(ranges):
+        known = known.lower_bound_val(SET, depth + k, isl.Val(0))
+        known = known.upper_bound_val(SET, depth + k, isl.Val(r.extent - 1))
+    rest = scanned.gist(known).coalesce()
+    if rest.plain_is_universe():
+        return [None] * len(ranges), None
+    basics = rest.get_basic_sets()
+    single = None
+    if len(basics) == 1 and not any(r.text for r in ranges):
+        single = _read_off(basics[0], ranges, depth, names, sizes)
+    if single is not None and not single[1]:
+        return single[0], None
+    box = _box(scanned, outside, ranges, depth, names, sizes)
+    if box is not None:
+        return box, None
+    if single is not None:
+        return single[0], conjunction(tuple(single[1]))
+    return [None] * len(ranges), from_set(rest, names, sizes)
+
+
+def _read_off(
+    rest: isl.BasicSet,
+    ranges: Sequence[_Range],
+    depth: int,
+    names: Sequence[Expr],
+    sizes: Sequence[Expr],
+) -> tuple[list[Expr | None], list[Expr]]:
+    """Upper bounds of one dimension become its count; what else there is comes second."""
+    bounds: list[list[Expr]] = [[] for _ in ranges]
+    others: list[Expr] = []
+    for constraint in rest.get_constraints():
+        where = _bounded_dim(constraint, depth, len(ranges))
+        if where is None:
+            others.append(from_constraint(constraint, names, sizes))
+        else:
+            bound = constraint.get_bound(SET, depth + where).floor()
+            bounds[where].append(add(from_aff(bound, names, sizes), const(1)))
+    counts = [
+        minimum(const(r.extent), *b) if b else None for r, b in zip(ranges, bounds, strict=True)
+    ]
+    return counts, others
+
+
+def _bounded_dim(constraint: isl.Constraint, depth: int, dims: int) -> int | None:
+    """The one dimension that a constraint bounds above by outer coordinates, if it does that."""
+    involved = [k for k in range(dims) if constraint.involves_dims(SET, depth + k, 1)]
+    if len(involved) != 1 or constraint.dim(isl.dim_type.div) > 0:
+        return None
+    (dim,) = involved
+    if constraint.is_equality():
+        # Only the first iteration: the same as a count of one.
+        return dim if constraint.get_bound(SET, depth + dim).plain_is_zero() else None
+    return dim if constraint.is_upper_bound(SET, depth + dim) else None
+
+
+def _box(
+    scanned: isl.Set,
+    outside: isl.Set,
+    ranges: Sequence[_Range],
+    depth: int,
+    names: Sequence[Expr],
+    sizes: Sequence[Expr],
+) -> list[Expr | None] | None:
+    """Counts as piecewise functions, where what runs is the product of 0..count."""
+    product = outside.insert_dims(SET, depth, len(ranges))
+    space = product.get_space()
+    local = isl.LocalSpace.from_space(space)
+    outer = isl.Map.identity(space.map_from_set()).project_out(isl.dim_type.out, depth, len(ranges))
+    counts: list[Expr | None] = []
+    for k, r in enumerate(ranges):
+        last = r.values.lexmax_pw_multi_aff().get_at(0)
+        length = last.sub(r.start).gist(outside).coalesce()  # one less than the count
+        here = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, depth + k))
+        product = product.lower_bound_val(SET, depth + k, isl.Val(0))
+        product = product.intersect(here.le_set(_after(outer, last.sub(r.start))))
+        if r.text is not None:
+            count = r.text[1]
+        else:
+            count = add(from_pw_aff(length, names[:depth], sizes), const(1))
+        counts.append(minimum(const(r.extent), count))
+    return counts if product.is_equal(scanned) else None

@@ -1,0 +1,44 @@
+"""What the lowering of one function knows at every place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tdsl.ir.kernel import Expr
+from tdsl.lower.builder import Code
+from tdsl.lower.memory import Place
+from tdsl.lower.registers import Guards, Scope
+from tdsl.lower.values import Numerics
+from tdsl.polyhedral.program import Program
+from tdsl.targets.target import Target
+
+
+@dataclass
+class Context:
+    """frozen: the buffers that nothing writes.
+
+    scopes: of arrays whose elements are in registers here, with the scope's own block.
+    guards: conditions around this place since the innermost scope began (or the function).
+    """
+
+    program: Program
+    places: Mapping[str, Place]
+    numerics: Numerics
+    target: Target
+    frozen: frozenset[str]
+    scopes: dict[str, tuple[Scope, Code]] = field(default_factory=dict)
+    guards: Guards = ()
+
+    @contextmanager
+    def under(self, *conditions: Expr) -> Iterator[None]:
+        """These conditions hold inside."""
+        before, self.guards = self.guards, (*self.guards, *conditions)
+        yield
+        self.guards = before
+
+    def scope(self, array: str) -> Scope | None:
+        """The scope that keeps an array in registers here."""
+        found = self.scopes.get(array)
+        return None if found is None else found[0]

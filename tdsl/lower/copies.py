@@ -1,0 +1,216 @@
+"""One copy of a statement: a chunk of lanes, or one instance, as values and a write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tdsl.diagnostics import IllegalSchedule
+from tdsl.ir import loops as ir
+from tdsl.ir import vector as v
+from tdsl.ir.index import const, linear_in, simplify, substitute
+from tdsl.ir.kernel import Expr
+from tdsl.ir.types import BOOL, U8, ElemType
+from tdsl.lower.builder import Code, operands
+from tdsl.lower.context import Context
+from tdsl.lower.keep import COMBINE, partial_for, register_for
+from tdsl.lower.memory import stored_type
+from tdsl.lower.registers import Register
+from tdsl.lower.values import Values, uniform
+from tdsl.polyhedral.program import Stmt
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Where the writing out of dimensions stands: the lanes of the chunk, how many of them run
+    (None: all), the chunk's place in its block, and conditions that are to be tested."""
+
+    lanes: int = 1
+    count: Expr | None = None
+    chunk: int = 0
+    tests: tuple[Expr, ...] = ()
+
+
+def write_copy(
+    context: Context,
+    instance: ir.Instance,
+    env: Mapping[str, Expr],
+    copy: Copy,
+    guard: Expr | None,
+    code: Code,
+) -> None:
+    """Adds one copy. `guard`: a condition that differs between lanes."""
+    stmt = context.program.statements[instance.statement]
+    index = {i: simplify(substitute(e, env)) for i, e in instance.index}
+    values = Values(context.places, index, copy.lanes, context.numerics, lambda *_: None)
+    if copy.count is not None:
+        bits = context.program.arrays[stmt.write.array].type.bits
+        values = replace(values, tail=values.first_lanes(copy.count, bits))
+    values = replace(values, read=lambda a, o, _: _kept(context, a, o, values))
+    _Write(context, stmt, values, copy, code).run(guard)
+
+
+@dataclass(frozen=True)
+class _Write:
+    context: Context
+    stmt: Stmt
+    values: Values
+    copy: Copy
+    code: Code
+
+    def run(self, guard: Expr | None) -> None:
+        stmt, values = self.stmt, self.values
+        assert stmt.value is not None
+        chosen = None if guard is None else values.condition(guard, None)
+        value = values.value(stmt.value, chosen)
+        array = stmt.write.array
+        subscript = [values.here(i) for i in stmt.write.subscript]
+        offset = self.context.places[array].offset(subscript)
+        if stmt.is_update and values.lanes > 1 and _one_element(offset):
+            self._reduce(value, values.both(values.tail, chosen), offset)
+        elif self.context.scope(array) is None:
+            self._store(self._joined(value, offset, chosen), offset, chosen)
+        else:
+            register = register_for(self.context, array, offset, values, write=True)
+            self._assign(register, value, chosen)
+
+    @property
+    def _elem(self) -> ElemType:
+        return self.context.program.arrays[self.stmt.write.array].type
+
+    @property
+    def _origin(self) -> v.Origin:
+        return v.Origin(self.stmt.name, tuple(self.values.index.values()))
+
+    def _join(self, old: v.Value, value: v.Value) -> v.Value:
+        """The old element, as it lies in memory, joined with a value."""
+        if self._elem == BOOL:
+            old = self.values.cast("convert", old, BOOL)
+        op = COMBINE.get(self.stmt.op, self.stmt.op)
+        return self.values.operation(op, [old, value], self._elem)
+
+    def _joined(self, value: v.Value, offset: Expr, mask: v.Value | None) -> v.Value:
+        """The element's new value, where elements are in memory."""
+        if not self.stmt.is_update:
+            return value
+        array = self.stmt.write.array
+        return self._join(self.values.load(array, offset, stored_type(self._elem), mask), value)
+
+    def _store(self, value: v.Value, offset: Expr, chosen: v.Value | None) -> None:
+        values, array = self.values, self.stmt.write.array
+        parts = linear_in(offset, v.LANE)
+        if parts is None:
+            raise IllegalSchedule.at(
+                self.stmt.span,
+                f"the lanes of {self.stmt.name} would go to elements of {array} that are no fixed "
+                "distance apart",
+                help="vectorize a loop whose index is a subscript by itself or times a constant",
+            )
+        base, stride = parts
+        step = None if values.lanes == 1 or stride == const(1) else stride
+        mask = values.both(values.tail, chosen)
+        bound = self.code.bind(memory_value(value, values))
+        if mask is None:
+            self.code.store(v.Store(array, base, bound, step, None, self._origin))
+            return
+        mask = self.code.bind(values.with_bits(mask, stored_type(self._elem).bits))
+        single = mask if values.lanes == 1 else uniform(mask)
+        if single is None:
+            self.code.store(v.Store(array, base, bound, step, mask, self._origin))
+            return
+        store = v.Store(array, base, bound, step, None, self._origin)
+        self.code.add(v.If(single, v.Block((store,))))
+        self.code.forget(store)
+
+    def _assign(self, register: Register, value: v.Value, chosen: v.Value | None) -> None:
+        """A write to an element in a register; the first one in straight line declares it."""
+        ref = v.Ref(register.name, register.type)
+        new = self._join(ref, value) if self.stmt.is_update else value
+        new = memory_value(new, self.values)
+        if chosen is not None:
+            new = self.values.choose(chosen, new, ref)
+        bound = self.code.bind(new)
+        first, register.touched = not register.touched, True
+        _, top = self.context.scopes[self.stmt.write.array]
+        if first and self.code is top and ref.name not in references(bound):
+            register.loaded = False
+            self.code.add(v.Declare(register.name, register.type, bound, self._origin))
+        else:
+            self.code.add(v.Assign(register.name, bound, self._origin))
+
+    def _reduce(self, value: v.Value, mask: v.Value | None, offset: Expr) -> None:
+        """Lanes that all go into one element: partial results in a scope, else joined at once."""
+        context, array = self.context, self.stmt.write.array
+        op, elem = self.stmt.op, value.type.elem
+        if op == "sub":
+            op, value = "add", v.Op("neg", (value,), value.type)
+        identity = v.Const(identity_of(op, elem), value.type)
+        scalar = replace(self.values, lanes=1, tail=None)
+        kept = context.scope(array) is not None
+        if kept and elem != BOOL:
+            register_for(context, array, offset, scalar, write=True).touched = True
+            partial = partial_for(context, array, (offset, self.copy.chunk), op, identity)
+            ref = v.Ref(partial.name, partial.type)
+            new = self.values.operation(COMBINE.get(op, op), [ref, value], elem)
+            if mask is not None:
+                new = self.values.choose(mask, new, ref)
+            self.code.add(v.Assign(partial.name, self.code.bind(new), self._origin))
+            return
+        if mask is not None:
+            value = self.values.choose(mask, value, identity)
+        total = v.Reduce(op, value, v.VType(elem))
+        single = replace(self, stmt=replace(self.stmt, op=op), values=scalar)
+        # The origin keeps all lanes: they are what is written.
+        if kept:
+            register = register_for(context, array, offset, scalar, write=True)
+            single._assign(register, total, None)
+        else:
+            single._store(single._joined(total, offset, None), offset, None)
+
+
+def _kept(context: Context, array: str, offset: Expr, values: Values) -> v.Value | None:
+    """An element that is in a register, or None."""
+    if context.scope(array) is None:
+        return None
+    if values.lanes > 1 and _one_element(offset):
+        single = replace(values, lanes=1, tail=None)
+        register = register_for(context, array, offset, single, write=False)
+        register.touched = True
+        scalar = v.Ref(register.name, register.type)
+        return v.Splat(scalar, values.type(register.type.elem))
+    register = register_for(context, array, offset, values, write=False)
+    register.touched = True
+    return v.Ref(register.name, register.type)
+
+
+def _one_element(offset: Expr) -> bool:
+    """Whether an offset is the same for all lanes."""
+    parts = linear_in(offset, v.LANE)
+    return parts is not None and parts[1] == const(0)
+
+
+def memory_value(value: v.Value, values: Values) -> v.Value:
+    """A value as it lies in memory: masks as bytes."""
+    return values.cast("convert", value, U8) if value.type.elem == BOOL else value
+
+
+def identity_of(op: str, elem: ElemType) -> int | float | bool:
+    """What joins with every value of the type without changing it."""
+    match op:
+        case "add" | "any":
+            return 0.0 if elem.is_float else 0
+        case "mul" | "all":
+            return 1.0 if elem.is_float else 1
+    if elem.is_float:
+        return math.inf if op == "min" else -math.inf
+    signed = elem.kind == "int"
+    top = (1 << (elem.bits - 1 if signed else elem.bits)) - 1
+    return top if op == "min" else (-top - 1 if signed else 0)
+
+
+def references(value: v.Value) -> frozenset[str]:
+    """Names of the variables that a value reads."""
+    if isinstance(value, v.Ref):
+        return frozenset([value.name])
+    return frozenset(name for arg in operands(value) for name in references(arg))

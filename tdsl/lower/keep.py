@@ -1,0 +1,94 @@
+"""Scopes: what is loaded before, kept in registers inside, and stored behind."""
+
+from __future__ import annotations
+
+from tdsl.ir import vector as v
+from tdsl.ir.index import conjunction, variables
+from tdsl.ir.kernel import Expr
+from tdsl.lower.builder import Code, written
+from tdsl.lower.context import Context
+from tdsl.lower.memory import Place, stored_type
+from tdsl.lower.registers import CannotKeep, Partial, Register, Scope, shared
+from tdsl.lower.values import Values
+
+COMBINE = {"any": "or", "all": "and"}  # the operation that joins two values of a reduction
+
+
+def register_for(
+    context: Context, array: str, offset: Expr, values: Values, *, write: bool
+) -> Register:
+    """The register of the elements at an offset in the scope of their array."""
+    scope, top = context.scopes[array]
+    base, stride = scope.place(offset, values.lanes)
+    guards = tuple(g for g in context.guards if variables(g) <= scope.outside)
+    register = scope.registers.get((base, values.lanes))
+    if register is None:
+        elem = stored_type(context.places[array].array.type)
+        type = v.VType(elem, values.lanes)
+        name = top.names.reserve(array)
+        register = Register(name, type, base, stride, values.tail, guards, loaded=True)
+        scope.registers[base, values.lanes] = register
+    if register.mask != values.tail or register.stride != stride:
+        raise CannotKeep(array, "its elements are used under several masks")
+    register.guards = shared(register.guards, guards)
+    if write:
+        known = register.written
+        register.written = guards if known is None else shared(known, guards)
+    return register
+
+
+def partial_for(
+    context: Context, array: str, key: tuple[Expr, int], op: str, identity: v.Const
+) -> Partial:
+    """The lanes that collect a reduction into one element; `key`: (offset, chunk)."""
+    scope, top = context.scopes[array]
+    partial = scope.partials.get(key)
+    if partial is None:
+        partial = Partial(top.names.reserve(array), identity.type, op, identity, key[0])
+        scope.partials[key] = partial
+    return partial
+
+
+def close(context: Context, scope: Scope, inner: Code, code: Code) -> None:
+    """Adds the finished scope to the code around it."""
+    place = context.places[scope.array]
+    opening: list[v.Item] = []
+    for register in scope.registers.values():
+        if register.loaded:
+            opening += _opening(register, place)
+    for partial in scope.partials.values():
+        opening.append(v.Declare(partial.name, partial.type, partial.identity))
+    closing: list[v.Item] = [_join(partial, scope) for partial in scope.partials.values()]
+    closing += [_store(r, place) for r in scope.registers.values() if r.written is not None]
+    for register in scope.registers.values():
+        code.names.release(register.name)
+    for partial in scope.partials.values():
+        code.names.release(partial.name)
+    code.forget_all([scope.array, *written(inner.items)])
+    code.add(v.Block((*opening, *inner.items, *closing)))
+
+
+def _opening(register: Register, place: Place) -> list[v.Item]:
+    load = v.Load(place.array.name, register.offset, register.type, register.stride, register.mask)
+    test = conjunction(register.guards)
+    if test is None:
+        return [v.Declare(register.name, register.type, load)]
+    zero = v.Const(0.0 if register.type.elem.is_float else 0, register.type)
+    assign = v.Block((v.Assign(register.name, load),))
+    return [v.Declare(register.name, register.type, zero), v.If(test, assign)]
+
+
+def _store(register: Register, place: Place) -> v.Item:
+    value = v.Ref(register.name, register.type)
+    store = v.Store(place.array.name, register.offset, value, register.stride, register.mask)
+    test = conjunction(register.written or ())
+    return store if test is None else v.If(test, v.Block((store,)))
+
+
+def _join(partial: Partial, scope: Scope) -> v.Item:
+    """The element joined with all lanes of a partial result."""
+    scalar = v.VType(partial.type.elem)
+    register = scope.registers[partial.offset, 1]
+    lanes = v.Reduce(partial.op, v.Ref(partial.name, partial.type), scalar)
+    op = COMBINE.get(partial.op, partial.op)
+    return v.Assign(register.name, v.Op(op, (v.Ref(register.name, scalar), lanes), scalar))
