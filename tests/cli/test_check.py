@@ -17,7 +17,7 @@ note: flow dependence through a[1]: a(i=1) writes it
  --> wrong.tdsl:4:21
   |
 4 |     for i in 1..N { a[i] = a[i - 1] + a[i] }
-  |                     ^^^^
+  |                     ^^^^^^^^^^^^^^^^^^^^^^
 note: and then a(i=2) reads it
  --> wrong.tdsl:4:28
   |
