@@ -187,8 +187,7 @@ class EntryPrinter:
         lines = prototype(f"const char *{self._described.variant}", sizes, "")
         lines.append("{")
         lines += [f"    (void){self._names['index', s]};" for s in self._function.sizes]
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-        return [*lines, f'    return "{quoted}";', "}"]
+        return [*lines, f"    return {string(text)};", "}"]
 
     # ------------------------------------------------------------ the entry
 
@@ -301,6 +300,14 @@ class EntryPrinter:
             f"    char *const {memory} = workspace != NULL ? workspace : {own};",
         ]
         return lines, [f"    free({own});"]
+
+
+def string(text: str) -> str:
+    """A string literal: bytes of UTF-8, those that mean something to C in octal."""
+    plain = (
+        chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode()
+    )
+    return f'"{"".join(plain)}"'
 
 
 def document(described: CFunction, function: Function, names: Names) -> list[str]:

@@ -92,6 +92,7 @@ class Names:
         self, *, external: bool = False, taken: Iterable[str] = (), wanted: Iterable[str] = ()
     ) -> None:
         self._external = external
+        self._reserved = _RESERVED if external else _LOCAL_RESERVED
         self._names: dict[tuple[str, str], str] = {}
         self._taken: set[str] = set(taken)
         self._owned = {name for name in wanted if name == _plain(name) and self._usable(name)}
@@ -110,6 +111,8 @@ class Names:
         found = name
         if name not in self._owned or name in self._taken:
             found = _plain(name)
+            if self._reserved.fullmatch(found + "_"):  # a reserved beginning, which stays
+                found = "u_" + found
             while not self._usable(found) or found in self._owned:
                 found += "_"
         self._taken.add(found)
@@ -118,9 +121,8 @@ class Names:
     def _usable(self, name: str) -> bool:
         if name in self._taken or name in KEYWORDS or name in MACROS:
             return False
-        if self._external:
-            return name not in LIBRARY and not _RESERVED.fullmatch(name)
-        return name not in CALLED and not _LOCAL_RESERVED.fullmatch(name)
+        functions = LIBRARY if self._external else CALLED
+        return name not in functions and not self._reserved.fullmatch(name)
 
 
 def _plain(name: str) -> str:

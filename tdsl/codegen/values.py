@@ -59,6 +59,8 @@ class ValuePrinter:
                 return C(self.name("value", name))
             case Iota(base, step):
                 return self._iota(base, step, type)
+            case Splat(arg) if type.is_mask and type.lanes > 1:
+                return uniform(unit, self(arg), type)
             case Splat(arg):
                 return splat(unit, self(arg), type) if type.lanes > 1 else self(arg)
             case Load():

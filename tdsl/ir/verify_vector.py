@@ -226,7 +226,7 @@ class _Verifier:
             case Iota():
                 return None if type.elem.name in ("i64", "index") else f"an iota of {type}"
             case Splat(arg):
-                fits = arg.type.lanes == 1 and arg.type.elem == type.elem and not type.is_mask
+                fits = arg.type.lanes == 1 and arg.type.elem == type.elem
                 return None if fits else f"a splat of {arg.type} as {type}"
             case Load(buffer, _, _, _, mask) | Gather(buffer, _, _, mask):
                 self._mask(mask, type)
