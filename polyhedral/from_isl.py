@@ -97,6 +97,8 @@ def from_pw_aff(value: isl.PwAff, dims: Sequence[Expr], params: Sequence[Expr]) 
     Dimensions with one coefficient in all pieces stand outside the choice: `start(o) + lane`.
     """
     pieces = value.coalesce().get_pieces()
+    if not pieces:
+        return const(0)  # of an empty domain: nobody asks for a value
     shared: list[Expr] = []
     if len(pieces) > 1:
         for position, dim in enumerate(dims):
