@@ -32,7 +32,7 @@ OPERANDS = {
 def edge_values(elem: ElemType) -> Array:
     """Values at which implementations differ."""
     if elem.is_float:
-        kind = {"f16": np.float16, "f32": np.float32, "f64": np.float64}[elem.name]
+        kind = np.dtype({"f16": "float16", "f32": "float32", "f64": "float64"}[elem.name])
         info = np.finfo(kind)
         some = [
             np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 3.0, 0.1, -0.7,
@@ -65,7 +65,8 @@ def expected(op: str, elem: ElemType, args: tuple[Array, ...]) -> Array:
     with np.errstate(all="ignore"):
         if op in COMPARE_OPS:
             return np.asarray(_COMPARE[op](args[0], args[1])).astype(np.uint8)
-        result = (_FLOAT if elem.is_float else _INTEGER)[op](*args)
+        rules: dict[str, Any] = _FLOAT if elem.is_float else _INTEGER
+        result = rules[op](*args)
         return np.asarray(result).astype(args[0].dtype)
 
 

@@ -37,7 +37,7 @@ def values_of(elem: ElemType) -> np.ndarray:
 
 
 def to_f32(bits: np.ndarray) -> np.ndarray:
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    return np.asarray((bits.astype(np.uint32) << 16).view(np.float32))
 
 
 def to_bf16(x: np.ndarray) -> np.ndarray:

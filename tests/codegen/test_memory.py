@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def register_lanes(of: Target, elem: ElemType) -> list[int]:
 def numbers(elem: ElemType, count: int, start: int = 1) -> np.ndarray:
     if elem == BOOL:
         return (np.arange(start, start + count) % 3 != 0).astype(np.uint8)
-    return np.arange(start, start + count).astype(dtype(elem))
+    return np.asarray(np.arange(start, start + count), dtype(elem))
 
 
 def one(name: str, sizes: tuple[str, ...], buffers: list[Buffer], *items: Store | Let) -> Function:
@@ -195,7 +196,7 @@ def test_reductions(name: str, tmp_path: Path) -> None:
                     arrays = {"x": sample, "y": np.zeros((), dtype(elem))}
                     calls.append(Call(f.name, {}, arrays))
     _, outcomes = run(functions, calls, of, tmp_path)
-    rules = {"add": np.sum, "mul": np.prod, "min": np.min, "max": np.max}
+    rules: dict[str, Any] = {"add": np.sum, "mul": np.prod, "min": np.min, "max": np.max}
     for call, outcome in zip(calls, outcomes, strict=True):
         x = call.arrays["x"]
         with np.errstate(over="ignore"):
@@ -211,7 +212,7 @@ def logic(elem: ElemType, lanes: int) -> Mapping[str, Value]:
     p = VOp("ne", (load("x", elem, lanes, num(0)), zero), m)
     q = VOp("ne", (load("y", elem, lanes, num(0)), zero), m)
     large = Condition(compare("ge", Size("K"), num(2)), m)
-    made = {
+    made: dict[str, Value] = {
         "and": VOp("and", (p, q), m),
         "or": VOp("or", (p, q), m),
         "not": VOp("not", (p,), m),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tdsl.ir.kernel import Const as IndexConst
 from tdsl.ir.kernel import Size
 from tdsl.ir.types import BOOL, F16, F32, F64, TYPES, ElemType
 from tdsl.ir.vector import Buffer, Cast, Const, Function, Op, Splat, Store, Value, VType
@@ -67,8 +68,8 @@ def make(name: str, ops: tuple[str, ...], elem: ElemType, lanes: int) -> Functio
 def result(arrays: Mapping[str, np.ndarray], ops: tuple[str, ...], op: str) -> np.ndarray:
     """The row of one operation."""
     if op in COMPARE_OPS:
-        return arrays["t"][COMPARE_OPS.index(op)]
-    return arrays["r"][[o for o in ops if o not in COMPARE_OPS].index(op)]
+        return np.asarray(arrays["t"][COMPARE_OPS.index(op)])
+    return np.asarray(arrays["r"][[o for o in ops if o not in COMPARE_OPS].index(op)])
 
 
 def arguments(f: Function, **given: np.ndarray) -> dict[str, np.ndarray]:
@@ -77,7 +78,7 @@ def arguments(f: Function, **given: np.ndarray) -> dict[str, np.ndarray]:
     arrays = dict(given)
     for buffer in f.buffers:
         if buffer.name not in arrays:
-            shape = [size if isinstance(e, Size) else int(e.value) for e in buffer.shape]
+            shape = [int(e.value) if isinstance(e, IndexConst) else size for e in buffer.shape]
             fill = np.full(int(np.prod(shape)) * buffer.elem.bytes, 0xA5, np.uint8)
             arrays[buffer.name] = fill.view(dtype(buffer.elem)).reshape(shape)
     return arrays
