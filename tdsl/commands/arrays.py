@@ -39,6 +39,8 @@ def load(name: str, path: str) -> Values:
         raise WrongUse(
             f"--input {name}={path}: cannot read it: {error.strerror or error}"
         ) from None
+    except MemoryError:
+        raise WrongUse(f"--input {name}={path}: it does not fit into memory") from None
     except (ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
         raise WrongUse(f"--input {name}={path}: a damaged .npy file: {error}") from None
     return np.asarray(value)

@@ -36,7 +36,7 @@ def show(diagnostics: Iterable[Diagnostic]) -> None:
 def write(text: str) -> None:
     """A message to standard error, its first words in colour on a terminal."""
     text = harmless(text)
-    if not on_terminal():
+    if not on_terminal() or os.environ.get("NO_COLOR"):
         sys.stderr.write(text + "\n")
         return
     painted = Text()

@@ -34,6 +34,7 @@ CLOSED = {
 
 # Those above the pipeline; everything else is below it.
 ABOVE_DRIVER = [
+    "tdsl.__main__",
     "tdsl.api",
     "tdsl.built",
     "tdsl.checking",

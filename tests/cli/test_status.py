@@ -1,0 +1,190 @@
+"""What the process does as a whole: exit statuses, streams, signals, colour, start-up."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tdsl.commands.check as check_module
+from tdsl.commands.console import harmless
+from tests.cli.conftest import Tdsl
+
+COMMAND = [sys.executable, "-m", "tdsl"]
+
+
+def process(*arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, check=False, **options  # type: ignore[call-overload]
+    )  # fmt: skip
+
+
+def test_the_statuses_of_a_process(folder: Path) -> None:
+    assert process("check", "matmul.tdsl").returncode == 0
+    assert process("check", "wrong.tdsl").returncode == 1
+    assert process("check", "none.tdsl").returncode == 2
+    environment = {**os.environ, "CC": "no-such-compiler"}
+    assert process("compile", "two.tdsl", "--emit", "o", env=environment).returncode == 3
+
+
+def test_results_and_diagnostics_go_to_their_streams(folder: Path) -> None:
+    done = process("check", "wrong.tdsl")
+    assert done.stdout.startswith(b"wrong.tdsl: 2 kernels")
+    assert done.stderr.startswith(b"error[schedule]: ")
+    assert b"\x1b" not in done.stdout + done.stderr
+
+
+def test_help_and_version() -> None:
+    for arguments in (("--help",), ("-h",), ("--version",), ("compile", "--help")):
+        done = process(*arguments)
+        assert (done.returncode, done.stderr) == (0, b"")
+    assert process("--version").stdout.startswith(b"tdsl ")
+    bare = process()
+    assert (bare.returncode, bare.stdout) == (2, b"")
+    assert b"Usage: tdsl" in bare.stderr
+
+
+def test_a_defect_is_no_traceback(tdsl: Tdsl, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("of the test")
+
+    monkeypatch.setattr(check_module, "check_text", broken)
+    result = tdsl("check", "matmul.tdsl")
+    assert result.status == 70
+    assert result.err.startswith("internal error: ZeroDivisionError: of the test\n")
+    assert "please report" in result.err
+    assert "Traceback" not in result.err
+    monkeypatch.setenv("TDSL_DEBUG", "1")
+    assert "Traceback" in tdsl("check", "matmul.tdsl").err
+
+
+def test_memory_that_runs_out(tdsl: Tdsl, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hungry(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(check_module, "check_text", hungry)
+    assert tdsl("check", "matmul.tdsl").err == "error: not enough memory\n"
+
+
+def test_an_interrupt_is_130_and_writes_nothing(folder: Path) -> None:
+    fifo = folder / "slow.tdsl"
+    os.mkfifo(fifo)
+    child = subprocess.Popen(
+        [*COMMAND, "compile", "slow.tdsl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    # It waits for the text once the pipe has a writer.
+    with fifo.open("wb"):
+        time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert (out, err.strip()) == (b"", b"interrupted")
+    assert not (folder / "build").exists()
+
+
+def test_a_reader_that_goes_away_ends_quietly(folder: Path) -> None:
+    text = (folder / "two.tdsl").read_text()
+    copies = ""
+    for n in range(200):
+        copy = text
+        for name in ("first", "second", "THIRD", "twice"):
+            copy = copy.replace(name, f"{name}{n}")
+        copies += copy
+    (folder / "long.tdsl").write_text(copies)
+    child = subprocess.Popen(
+        [*COMMAND, "show", "long.tdsl", "--stage", "kernel"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout.read(10)
+    child.stdout.close()
+    err = child.stderr.read()
+    child.stderr.close()
+    assert child.wait(timeout=60) == 141
+    assert err == b""
+
+
+def test_names_that_the_terminal_cannot_show_do_no_harm(folder: Path) -> None:
+    (folder / "gr\u00fc\u00dfe.tdsl").write_text("kernel f(N) { }")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = process("check", "gr\u00fc\u00dfe.tdsl", env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.endswith(b"e.tdsl: 1 kernel: ok\n")
+    (folder / "gr\u00fc\u00dfe.tdsl").write_text("kernel \u00fc(N) { }")
+    done = process("check", "gr\u00fc\u00dfe.tdsl", env=environment)
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr
+
+
+# ---------------------------------------------------------------- a terminal
+
+
+def on_terminal(*arguments: str, **environment: str) -> bytes:
+    """What a command writes where standard error is a terminal."""
+    leader, follower = pty.openpty()
+    values = {**os.environ, "TERM": "xterm-256color", **environment}
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        if name not in environment:
+            values.pop(name, None)
+    child = subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=follower, env=values
+    )
+    os.close(follower)
+    written = b""
+    try:
+        while chunk := os.read(leader, 65536):
+            written += chunk
+    except OSError:  # Linux says EIO when the other end is closed
+        pass
+    os.close(leader)
+    child.wait(timeout=60)
+    return written.replace(b"\r\n", b"\n")
+
+
+def test_colour_on_a_terminal(folder: Path) -> None:
+    written = on_terminal("check", "wrong.tdsl")
+    assert b"\x1b[1;31merror" in written
+    assert b"\x1b[1;36mnote" in written
+
+
+def test_no_color_takes_it_away(folder: Path) -> None:
+    written = on_terminal("check", "wrong.tdsl", NO_COLOR="1")
+    assert b"\x1b" not in written
+    assert b"error[schedule]: " in written
+
+
+def test_a_dumb_terminal_gets_plain_text(folder: Path) -> None:
+    assert b"\x1b" not in on_terminal("check", "wrong.tdsl", TERM="dumb")
+
+
+def test_colour_changes_no_character(folder: Path) -> None:
+    plain = process("check", "wrong.tdsl").stderr
+    bare = b""
+    for index, part in enumerate(on_terminal("check", "wrong.tdsl").split(b"\x1b[")):
+        bare += part if index == 0 else part.split(b"m", 1)[1]
+    assert bare == plain
+
+
+def test_control_characters_are_pictures() -> None:
+    assert (
+        harmless("a\x1b[0m\x07\tb\n\u202e\u00e9\u4e2d") == "a\u241b[0m\u2407\tb\n\ufffd\u00e9\u4e2d"
+    )
+
+
+# ---------------------------------------------------------------- start-up
+
+
+def test_help_loads_neither_the_compiler_nor_numpy() -> None:
+    code = (
+        "import sys; from tdsl.cli import run; run(['--help']);"
+        "print(sorted({m.split('.')[0] for m in sys.modules}"
+        " & {'numpy', 'islpy', 'lark', 'cffi'}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stderr == b"[]\n"
