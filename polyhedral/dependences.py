@@ -13,6 +13,7 @@ from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.model import initial_tree
 from tdsl.polyhedral.order import before, paths
 from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
+from tdsl.polyhedral.tree import Node
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,17 @@ class _Use:
 
 
 @bounded("the dependences of the kernel")
-def compute(program: Program) -> tuple[Dependence, ...]:
+def compute(program: Program, tree: Node | None = None) -> tuple[Dependence, ...]:
     """All dependences of the program as written, one per source, sink, kind and array.
+
+    `tree`: in this order instead (with the first terms of reductions in their places).
 
     Every write is taken to overwrite and every read to need its element (`exact` or not), so
     what data decide is a dependence. An update counts as a read and a write of its element;
     where both ends write and the sink also reads, one "flow" stands for the three kinds, since
     their maps are the same.
     """
-    where = paths(with_inits(program, initial_tree(program)))
+    where = paths(tree or with_inits(program, initial_tree(program)))
     result: list[Dependence] = []
     for array in program.arrays:
         uses = [u for s in program.statements.values() if (u := _use(s, array)) is not None]

@@ -26,6 +26,40 @@ def keep_accumulators(program: Program, code: Code, without: frozenset[str] = fr
     return _Keeper(program, without).keep(code, ())
 
 
+def keep_at(code: Code, array: str, at: tuple[str, str]) -> Code:
+    """A scope for an array around the body of one loop: `at` is a statement below it, its name."""
+    match code:
+        case Repeat(loop, body):
+            below = any(p.statement == at[0] for p in points(code))
+            if loop.name == at[1] and below:
+                return Repeat(loop, Kept(array, body))
+            return Repeat(loop, keep_at(body, array, at))
+        case Kept(kept, body):
+            return Kept(kept, keep_at(body, array, at))
+        case Sequence_(children):
+            return Sequence_(tuple(keep_at(c, array, at) for c in children))
+        case Point():
+            return code
+
+
+def body_at(code: Code, at: tuple[str, str]) -> tuple[Code, tuple[Loop, ...]] | None:
+    """The body of one loop, and the loops around it from the root; None for lanes and copies."""
+    match code:
+        case Repeat(loop, body):
+            below = any(p.statement == at[0] for p in points(code))
+            if loop.name == at[1] and below:
+                return body, (loop,)
+            found = body_at(body, at)
+            return None if found is None else (found[0], (loop, *found[1]))
+        case Kept(_, body):
+            return body_at(body, at)
+        case Sequence_(children):
+            found_in = (body_at(c, at) for c in children)
+            return next((f for f in found_in if f is not None), None)
+        case Point():
+            return None
+
+
 @dataclass(frozen=True)
 class _Keeper:
     program: Program
@@ -38,9 +72,9 @@ class _Keeper:
             case Kept(array, body):
                 return Kept(array, self.keep(body, outer))
             case Repeat(loop, body):
-                array = self._updated_here(code, outer)
-                if array is not None:
-                    return Kept(array, code)
+                updated = self._updated_here(code, outer)
+                if updated is not None:
+                    return Kept(updated, code)
                 return Repeat(loop, self.keep(body, (*outer, loop)))
             case Sequence_(children):
                 return self._sequence(children, outer)

@@ -121,6 +121,7 @@ def _lower(c: Compilation) -> Compilation:
         c.scheduled.program,
         c.scheduled.tree,
         c.options.target,
+        stages=c.scheduled.stages,
         strict_fp=c.options.strict_fp,
         notes=(head, *text.splitlines()),
     )
@@ -128,8 +129,10 @@ def _lower(c: Compilation) -> Compilation:
 
 
 def _validate(c: Compilation) -> Compilation:
-    program, lowered = c.scheduled.program, c.lowered
-    known = c.dependences if program is c.program else dependences.compute(program)
+    program, lowered = c.lowered.program, c.lowered
+    # Copies of stages are statements of a new program, whose order is the tree's.
+    same = program is c.program
+    known = c.dependences if same else dependences.compute(program, lowered.tree)
     order = validate.Order(known, c.scheduled.reassociate, c.options.strict_fp)
     validate.validate(program, lowered.loops, order)
     validate.validate_versions(program, lowered.loops, lowered.versions)

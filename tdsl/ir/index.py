@@ -292,6 +292,33 @@ def variables(expr: Expr) -> frozenset[str]:
     return frozenset(e.name for e in walk(expr) if isinstance(e, Var))
 
 
+def whole_blocks(expr: Expr, name: str, count: int) -> Expr:
+    """Floor divisions and remainders of a variable in 0..count that stays in one block.
+
+    (16 * j + lane) // 16 is j for lane in 0..16, and the remainder is lane.
+    """
+    match expr:
+        case Op("floordiv" | "mod" as op, (left, Const(value=int(right)))) if right > 0:
+            left = whole_blocks(left, name, count)
+            rest = {m: c for m, c in poly(left).items() if c % right}
+            stride = rest.pop((Var(name),), 0)
+            start = rest.pop((), 0)
+            block = (start + min(0, stride * (count - 1))) // right
+            if rest or (start + max(0, stride * (count - 1))) // right != block:
+                return simplify(Op(op, (left, const(right)), INDEX))
+            inside = from_poly({m: c for m, c in {(): start, (Var(name),): stride}.items() if c})
+            number = add(floor_of(sub(left, inside), right), const(block))
+            return number if op == "floordiv" else sub(left, scale(right, number))
+        case Op(op, args):
+            return simplify(Op(op, tuple(whole_blocks(a, name, count) for a in args), expr.type))
+        case _:
+            return expr
+
+
+def floor_of(expr: Expr, divisor: int) -> Expr:
+    return simplify(Op("floordiv", (expr, const(divisor)), INDEX))
+
+
 def linear_in(expr: Expr, name: str) -> tuple[Expr, Expr] | None:
     """(base, stride) with expr == base + stride * name and neither naming it, else None."""
     base: dict[Monomial, int] = {}

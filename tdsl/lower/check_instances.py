@@ -18,8 +18,8 @@ import numpy as np
 from tdsl.ir.loops import Block
 from tdsl.lower.accesses import Access, Memory, reads
 from tdsl.lower.lower import Lowered
-from tdsl.lower.reference import Ran, reference
-from tdsl.lower.small_sizes import MOST_CHOICES, choices
+from tdsl.lower.reference import Ran, Reached, Reference, reference
+from tdsl.lower.small_sizes import choices
 from tdsl.lower.tables import Ints, OnData, Table, TooMany, start
 from tdsl.lower.versions_seen import Writes, joined, versions
 from tdsl.lower.walk_instances import APART, Seen, Walk
@@ -30,6 +30,7 @@ from tdsl.polyhedral.text import instance_text, sizes_text
 from tdsl.polyhedral.validate import Order
 
 MOST_INSTANCES = 12_000  # of all sizes together
+FIRST_CHOICES = 4
 
 
 def check_instances(program: Program, lowered: Lowered, order: Order) -> None:
@@ -43,17 +44,17 @@ def check_instances(program: Program, lowered: Lowered, order: Order) -> None:
         for d in order.dependences
         if may_reorder(d, program, order.reassociate, order.strict_fp)
     )
-    sizes = choices(program, lowered.loops)
-    ran, table = _run(lowered.loops, sizes)
-    chosen = _affordable(ran, table)
-    ran = {name: r.where(np.isin(r.instances[:, 0], chosen)) for name, r in ran.items()}
+    sizes = choices(program, lowered.versions)
+    found, table = _run(lowered.versions, sizes)
+    chosen = _affordable(found, table)
+    ran = {name: r.where(np.isin(r.instances[:, 0], chosen)) for name, r in found.ran.items()}
     walk = Walk(program, Memory(program.arrays))
     table = walk.memory.with_strides(table)
     walk.function(lowered.function.body, table.where(np.isin(table.choice, chosen)))
     _Check(program, walk.memory, table, sizes, groups).check(ran, walk.finished())
 
 
-def _run(nest: Block, sizes: Sequence[Mapping[str, int]]) -> tuple[Mapping[str, Ran], Table]:
+def _run(nest: Block, sizes: Sequence[Mapping[str, int]]) -> tuple[Reference, Table]:
     """What the loops run at all sizes that are small enough; these sizes."""
     table = start(sizes)
     while table.rows:
@@ -65,17 +66,30 @@ def _run(nest: Block, sizes: Sequence[Mapping[str, int]]) -> tuple[Mapping[str, 
     return reference(nest, table), table
 
 
-def _affordable(ran: Mapping[str, Ran], table: Table) -> Sequence[int]:
-    """The first sizes that together have few enough instances; one at least."""
+def _affordable(found: Reference, table: Table) -> Sequence[int]:
+    """Sizes that together get to as many places, with as many counts, as few instances allow.
+
+    The first ones in any case, one at least.
+    """
     count: Ints = np.zeros(int(table.choice.max(initial=0)) + 1, dtype=np.int64)
-    for each in ran.values():
+    for each in found.ran.values():
         count += np.bincount(each.instances[:, 0], minlength=len(count))
+    possible: list[int] = table.choice.tolist()
     chosen: list[int] = []
     left = MOST_INSTANCES
-    for number in table.choice.tolist():
-        if not chosen or (len(chosen) < MOST_CHOICES and count[number] <= left):
-            chosen.append(number)
-            left -= int(count[number])
+    known: set[Reached] = set()
+    while possible:
+        best = possible[0]
+        if len(chosen) >= FIRST_CHOICES:
+            gains = {n: len(found.reached.get(n, set()) - known) for n in possible}
+            best = max(possible, key=lambda n: gains[n] / (count[n] + 100))
+            if not gains[best]:
+                break
+        possible.remove(best)
+        if count[best] <= left or not chosen:
+            chosen.append(best)
+            left -= int(count[best])
+            known |= found.reached.get(best, set())
     return chosen
 
 

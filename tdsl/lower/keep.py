@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tdsl.ir import vector as v
-from tdsl.ir.index import conjunction, variables
+from tdsl.ir.index import variables
 from tdsl.ir.kernel import Expr
 from tdsl.lower.builder import Code, written
 from tdsl.lower.context import Context
 from tdsl.lower.memory import Place, stored_type
-from tdsl.lower.registers import CannotKeep, Partial, Register, Scope, shared
+from tdsl.lower.registers import CannotKeep, Partial, Register, Scope, condition, conjuncts, either
 from tdsl.lower.values import Values
 
 COMBINE = {"any": "or", "all": "and"}  # the operation that joins two values of a reduction
@@ -20,20 +20,20 @@ def register_for(
     """The register of the elements at an offset in the scope of their array."""
     scope, top = context.scopes[array]
     base, stride = scope.place(offset, values.lanes)
-    guards = tuple(g for g in context.guards if variables(g) <= scope.outside)
+    around = (c for guard in context.guards for c in conjuncts(guard))
+    guards = tuple(c for c in around if variables(c) <= scope.outside)
     register = scope.registers.get((base, values.lanes))
     if register is None:
         elem = stored_type(context.places[array].array.type)
         type = v.VType(elem, values.lanes)
         name = top.names.reserve(array)
-        register = Register(name, type, base, stride, values.tail, guards, loaded=True)
+        register = Register(name, type, base, stride, values.tail, loaded=True)
         scope.registers[base, values.lanes] = register
     if register.mask != values.tail or register.stride != stride:
         raise CannotKeep(array, "its elements are used under several masks")
-    register.guards = shared(register.guards, guards)
+    register.used = either(register.used, guards)
     if write:
-        known = register.written
-        register.written = guards if known is None else shared(known, guards)
+        register.written = either(register.written, guards)
     return register
 
 
@@ -59,7 +59,7 @@ def close(context: Context, scope: Scope, inner: Code, code: Code) -> None:
     for partial in scope.partials.values():
         opening.append(v.Declare(partial.name, partial.type, partial.identity))
     closing: list[v.Item] = [_join(partial, scope) for partial in scope.partials.values()]
-    closing += [_store(r, place) for r in scope.registers.values() if r.written is not None]
+    closing += [_store(r, place) for r in scope.registers.values() if r.written]
     for register in scope.registers.values():
         code.names.release(register.name)
     for partial in scope.partials.values():
@@ -70,7 +70,7 @@ def close(context: Context, scope: Scope, inner: Code, code: Code) -> None:
 
 def _opening(register: Register, place: Place) -> list[v.Item]:
     load = v.Load(place.array.name, register.offset, register.type, register.stride, register.mask)
-    test = conjunction(register.guards)
+    test = condition(register.used)
     if test is None:
         return [v.Declare(register.name, register.type, load)]
     zero = v.Const(0.0 if register.type.elem.is_float else 0, register.type)
@@ -81,7 +81,7 @@ def _opening(register: Register, place: Place) -> list[v.Item]:
 def _store(register: Register, place: Place) -> v.Item:
     value = v.Ref(register.name, register.type)
     store = v.Store(place.array.name, register.offset, value, register.stride, register.mask)
-    test = conjunction(register.written or ())
+    test = condition(register.written)
     return store if test is None else v.If(test, v.Block((store,)))
 
 

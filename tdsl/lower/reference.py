@@ -12,6 +12,9 @@ from tdsl.ir.index import const
 from tdsl.ir.kernel import INDEX, Op
 from tdsl.lower.tables import ENDS, Bools, Ints, Table
 
+# A place in the text; a dim there and a count of it (-1: the place, -2: a loop before it).
+Reached = tuple[int, int, int]
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -32,6 +35,7 @@ class Ran:
 @dataclass
 class _Reference:
     found: list[tuple[str, Ints, tuple[Ints, ...], Bools]] = field(default_factory=list)
+    reached: dict[int, set[Reached]] = field(default_factory=dict)
 
     def block(self, block: ir.Block, table: Table) -> None:
         for position, item in enumerate(block.items):
@@ -48,6 +52,9 @@ class _Reference:
             case ir.For():
                 unrolled = item.mark == "unroll"
                 inside = table.loop(item.var, item.lo, item.hi, item.step, whole=unrolled)
+                if table.rows:
+                    last = np.maximum(0, table.value(item.hi) - table.value(item.lo) - 1)
+                    self._reach(table, (len(self.found), -2, 0), np.minimum(2, last // item.step))
                 if unrolled and table.sampled:
                     inside = _marked(inside, item)
                 self.block(item.body, inside)
@@ -65,9 +72,11 @@ class _Reference:
                     self.block(default, table.where(left))
 
     def _instance(self, instance: ir.Instance, table: Table) -> None:
-        for dim in instance.dims:
+        self._reach(table, (len(self.found), -1, 0), np.zeros(table.rows, dtype=np.int64))
+        for n, dim in enumerate(instance.dims):
             end = const(dim.extent)
             count = end if dim.count is None else Op("min", (end, dim.count), INDEX)
+            self._reach(table, (len(self.found), n, 0), table.value(count))
             table = table.loop(dim.var, const(0), count, 1, whole=True)
         if instance.guard is not None:
             table = table.where(table.holds(instance.guard))
@@ -78,6 +87,11 @@ class _Reference:
             if name.startswith(SURELY):
                 surely &= column != 0
         self.found.append((instance.statement, rows, table.time, surely))
+
+    def _reach(self, table: Table, place: Reached, counts: Ints) -> None:
+        both = np.unique(np.stack([table.choice, counts], 1), axis=0)
+        for choice, count in both.tolist():
+            self.reached.setdefault(choice, set()).add((*place[:2], count))
 
 
 SURELY = "surely "  # no variable is called so
@@ -93,23 +107,32 @@ def _marked(table: Table, loop: ir.For) -> Table:
     )
 
 
-def reference(block: ir.Block, start: Table) -> Mapping[str, Ran]:
+@dataclass(frozen=True)
+class Reference:
+    """ran: by statement; reached: for each choice of sizes, which places it gets to, and with
+    which counts of their dims."""
+
+    ran: Mapping[str, Ran]
+    reached: Mapping[int, set[Reached]]
+
+
+def reference(block: ir.Block, start: Table) -> Reference:
     """Runs loops at some sizes; raises TooMany for those beyond `tables.MOST_ROWS` anywhere."""
     run = _Reference()
     run.block(block, start)
     ranks = ranked([time for _, _, time, _ in run.found])
-    result: dict[str, Ran] = {}
+    parts: dict[str, list[Ran]] = {}
     for (name, rows, _, surely), rank in zip(run.found, ranks, strict=True):
-        known = result.get(name)
-        if known is None:
-            result[name] = Ran(rows, rank, surely)
-        else:
-            result[name] = Ran(
-                np.concatenate([known.instances, rows]),
-                np.concatenate([known.rank, rank]),
-                np.concatenate([known.surely, surely]),
-            )
-    return result
+        parts.setdefault(name, []).append(Ran(rows, rank, surely))
+    return Reference({name: _together(found) for name, found in parts.items()}, run.reached)
+
+
+def _together(parts: list[Ran]) -> Ran:
+    return Ran(
+        np.concatenate([p.instances for p in parts]),
+        np.concatenate([p.rank for p in parts]),
+        np.concatenate([p.surely for p in parts]),
+    )
 
 
 def ranked(times: list[tuple[Ints, ...]]) -> list[Ints]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tdsl.ir import vector as v
-from tdsl.ir.index import const, linear_in, variables
-from tdsl.ir.kernel import Expr
+from tdsl.ir.index import conjunction, const, linear_in, simplify, variables
+from tdsl.ir.kernel import Expr, Op
+from tdsl.ir.types import BOOL
 
 Guards = tuple[Expr, ...]
 
@@ -31,9 +32,9 @@ class CannotKeep(Exception):
 class Register:
     """One element, or one vector of elements.
 
-    mask: the lanes that exist. guards: conditions under which it is used at all (those that
-    all uses share); written: the same for its writes, None while there is none. loaded: it
-    must be loaded before the scope. touched: some code uses it already.
+    mask: the lanes that exist. used, written: under which conditions its uses and its writes
+    run, one conjunction for each. loaded: it must be loaded before the scope. touched: some
+    code uses it already.
     """
 
     name: str
@@ -41,9 +42,9 @@ class Register:
     offset: Expr
     stride: Expr | None
     mask: v.Value | None
-    guards: Guards
     loaded: bool
-    written: Guards | None = None
+    used: tuple[Guards, ...] = ()
+    written: tuple[Guards, ...] = ()
     touched: bool = False
 
 
@@ -80,6 +81,27 @@ class Scope:
         return base, None if lanes == 1 or stride == const(1) else stride
 
 
-def shared(left: Guards, right: Guards) -> Guards:
-    """The conditions that hold at both."""
-    return tuple(g for g in left if g in right)
+def either(known: tuple[Guards, ...], new: Guards) -> tuple[Guards, ...]:
+    """The alternatives with one more; those that another one implies are left out."""
+    if any(set(k) <= set(new) for k in known):
+        return known
+    return (*(k for k in known if not set(new) <= set(k)), new)
+
+
+def condition(alternatives: tuple[Guards, ...]) -> Expr | None:
+    """Whether one of the alternatives holds; None where one always does."""
+    parts = [conjunction(guards) for guards in alternatives]
+    if not parts or None in parts:
+        return None
+    found: Expr | None = None
+    for part in parts:
+        assert part is not None
+        found = part if found is None else simplify(Op("or", (found, part), BOOL))
+    return found
+
+
+def conjuncts(guard: Expr) -> Guards:
+    """The conditions that a conjunction joins."""
+    if isinstance(guard, Op) and guard.op == "and":
+        return tuple(c for arg in guard.args for c in conjuncts(arg))
+    return (guard,)

@@ -10,8 +10,8 @@ from tdsl.lower.tables import evaluate, start
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.witness import least_sizes
 
-MOST_CHOICES = 8
-SMALL = (1, 2, 0, 3)
+MOST_CHOICES = 160
+SMALL = (1, 2, 3, 0)
 
 
 def choices(program: Program, nest: Block) -> list[Mapping[str, int]]:
@@ -34,21 +34,23 @@ def choices(program: Program, nest: Block) -> list[Mapping[str, int]]:
         [max(low, value) for value in _values(beside[name])]
         for name, low in zip(program.params, least, strict=True)
     ]
-    turns = [[turn] * len(values) for turn in range(MOST_CHOICES // 2)]
-    turns += [[turn * (k + 1) + k for k in range(len(values))] for turn in range(MOST_CHOICES)]
-    turns += [[turn + k for k in range(len(values))] for turn in range(4 * MOST_CHOICES)]
+    longest = max(len(steps) for steps in values)
+    turns = [[turn] * len(values) for turn in range(longest)]
+    turns += [[turn * (k + 1) + k for k in range(len(values))] for turn in range(longest)]
     found: list[Mapping[str, int]] = [dict(zip(program.params, least, strict=True))]
     for turn in turns:
         row = [steps[n % len(steps)] for n, steps in zip(turn, values, strict=True)]
         sizes = dict(zip(program.params, row, strict=True))
         if sizes not in found and _allowed(program, sizes):
             found.append(sizes)
-    return found[: 2 * MOST_CHOICES]
+    return found[:MOST_CHOICES]
 
 
 def _values(numbers: set[int]) -> list[int]:
+    """One more and one less than each number first; then all that leaves another rest."""
     around = [f + d for d in (1, -1, 0, 2) for f in sorted(numbers)]
-    return [*around, *(2 * f + 1 for f in sorted(numbers)), *SMALL]
+    every = [*around, *(2 * f + 1 for f in sorted(numbers)), *SMALL]
+    return list(dict.fromkeys([*every, *range(max(numbers, default=0))]))
 
 
 def _allowed(program: Program, sizes: Mapping[str, int]) -> bool:

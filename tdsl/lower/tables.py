@@ -158,7 +158,7 @@ def operation(op: str, args: list[Ints]) -> Ints:
             absolute: Ints = np.maximum(args[0], -args[0])
             return absolute
         case "not":
-            return (args[0] == 0).astype(np.int64)
+            return np.equal(args[0], 0).astype(np.int64)
         case "floordiv" | "mod":
             return _division(op, args[0], args[1])
         case _ if op in _BINARY:

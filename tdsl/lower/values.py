@@ -21,6 +21,7 @@ from tdsl.ir.index import (
     sub,
     substitute,
     variables,
+    whole_blocks,
 )
 from tdsl.ir.types import BOOL, I64, ElemType
 from tdsl.lower.memory import Place, stored_type
@@ -179,7 +180,8 @@ class Values:
 
     def here(self, expr: k.Expr) -> k.Expr:
         """An index expression over loop variables and the lane."""
-        return simplify(substitute(expr, self.index))
+        here = simplify(substitute(expr, self.index))
+        return whole_blocks(here, v.LANE, self.lanes) if v.LANE in variables(here) else here
 
     def number(self, expr: k.Expr, mask: v.Value | None) -> v.Value:
         """An index expression as int64 lanes."""

@@ -79,15 +79,27 @@ class _Leaf:
 @dataclass
 class _Register:
     """A variable that is assigned to, per iteration of its block and lane: was it loaded, and is
-    it stored in the end? parent: the register that a partial result is joined with."""
+    it stored in the end? parent: the register that a partial result is joined with.
+
+    depth: of its block. loads, uses, ends: at which of the block's positions it is loaded, is
+    read or assigned, and is stored or joined.
+    """
 
     name: str
     home: Home | None
     parent: str | None
+    depth: int
     loaded: Bools
     stored: Bools
-    joined: Bools
+    joined: Ints
     writes: list[_Write] = field(default_factory=list)
+    loads: list[int] = field(default_factory=list)
+    uses: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    def position(self, table: Table) -> int:
+        """Where in the register's block something inside it stands."""
+        return int(table.time[self.depth][0])
 
 
 @dataclass
@@ -151,8 +163,8 @@ class Walk:
                     table = table.having(_id(name), ids)
                     nowhere = np.zeros((table.rows, type.lanes), dtype=np.bool_)
                     register = _Register(
-                        name, home.get(name), parent.get(name), nowhere, nowhere.copy(),
-                        np.zeros((table.rows, 1), dtype=np.bool_),
+                        name, home.get(name), parent.get(name), made.depth, nowhere, nowhere.copy(),
+                        np.zeros((table.rows, 1), dtype=np.int64),
                     )  # fmt: skip
                     scope.registers[name] = register
                     mine.append(register)
@@ -207,6 +219,7 @@ class Walk:
         if not isinstance(item.value, v.Ref) or item.value.name not in scope.registers:
             raise Miscompiled(f"a store to {item.buffer} that stands for no instance")
         register = scope.registers[item.value.name]
+        register.ends.append(register.position(table))
         ids = table.columns[_id(register.name)]
         shape = (table.rows, lanes)
         if register.home is None or register.home.buffer != item.buffer:
@@ -237,9 +250,11 @@ class Walk:
                 write = replace(write, active=write.active & on.may)
             write.ids = ids
             register.writes.append(write)
+            register.uses.append(register.position(table))
             return
         match value:
             case v.Load(buffer, offset, _, stride, mask):
+                register.loads.append(register.position(table))
                 home = self._home(register, scope)
                 active = np.broadcast_to(mask_of(mask, scope.lets, env).must, (table.rows, lanes))
                 wrong = _element(offset, stride, lanes, env) != _element(
@@ -251,12 +266,22 @@ class Walk:
             case v.Const():
                 pass
             case _:
-                for part in resolved(value, scope.lets):
-                    match part:
-                        case v.Reduce(_, v.Ref(name)) if name in scope.registers:
-                            np.logical_or.at(scope.registers[name].joined, ids, YES)
-                        case _:
-                            pass
+                self._join(register, value, ids, table, scope)
+
+    def _join(
+        self, register: _Register, value: v.Value, ids: Ints, table: Table, scope: _Scope
+    ) -> None:
+        """`value`: the register joined with a partial result, once."""
+        register.uses.append(register.position(table))
+        parts = [p for p in resolved(value, scope.lets) if isinstance(p, v.Ref)]
+        names = [p.name for p in parts if p.name in scope.registers]
+        for name in names:
+            partial = scope.registers[name]
+            if partial.parent == register.name:
+                partial.ends.append(partial.position(table))
+                np.add.at(partial.joined, ids, 1)
+        if names.count(register.name) != 1 or len(names) != 2:
+            raise Miscompiled(f"{register.name} is joined with something else than partial results")
 
     def _home(self, register: _Register, scope: _Scope) -> Home:
         if register.parent is not None:
@@ -269,7 +294,13 @@ class Walk:
         """The block ends: what was assigned counts where it got to memory."""
         stored = register.stored
         if register.parent is not None:
-            stored = register.joined & scope.registers[register.parent].stored
+            if (register.joined > 1).any():
+                raise Miscompiled(f"{register.name} is joined twice")
+            stored = (register.joined == 1) & scope.registers[register.parent].stored
+        late = [u for u in register.uses if any(u >= end for end in register.ends)]
+        early = [u for u in register.uses if any(u < load for load in register.loads)]
+        if late or early:
+            raise Miscompiled(f"{register.name} is used where it is not loaded, or stored already")
         defined = register.loaded.copy()
         for write in register.writes:
             assert write.ids is not None
@@ -324,7 +355,14 @@ class Walk:
         time = table.time if made is None else made.time(table)
         match value:
             case v.Ref(name, type) if name in scope.registers:
-                home = self._home(scope.registers[name], scope)
+                register = scope.registers[name]
+                used = (
+                    register.position(table)
+                    if made is None or made.depth > register.depth
+                    else (made.position)
+                )
+                register.uses.append(used)
+                home = self._home(register, scope)
                 element = _element(home.offset, home.stride, type.lanes, env)
                 yield _Leaf(home.buffer, element, EVERYWHERE, time)
             case v.Ref(name, type):
