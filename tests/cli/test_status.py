@@ -17,10 +17,10 @@ from tests.cli.conftest import Tdsl
 COMMAND = [sys.executable, "-m", "tdsl"]
 
 
-def process(*arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, check=False, **options  # type: ignore[call-overload]
-    )  # fmt: skip
+def process(
+    *arguments: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, check=False, env=env)
 
 
 def test_the_statuses_of_a_process(folder: Path) -> None:
