@@ -13,42 +13,20 @@ not returned. An output of rank 0 is an array of shape (). How arguments are che
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numpy import ndarray
 
 from tdsl.runtime.arguments import Bound, Checker, empty
 from tdsl.runtime.build import Library, assembly
 from tdsl.runtime.interface import Argument, Entry, SizePlan
+from tdsl.runtime.quick import Known, Slot, Surroundings, quick_call, remembered_key
 from tdsl.runtime.status import status_error
 from tdsl.runtime.threads import note_parallel_call
 
 REMEMBERED = 256  # shapes, and then they are forgotten
 KEPT_WORKSPACE = 2**26  # bytes that a thread keeps from one call to the next
-
-
-class _Slot(NamedTuple):
-    """How one argument is passed. A tuple, because taking one apart is fast."""
-
-    name: str
-    dtype: np.dtype[Any] | None  # None for a number by value
-    number: type | None
-    pointer: Any
-    written: bool
-    align: int  # bytes, where more than the element's own; else 0
-    units: int  # what the pointer points to, in one element
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What follows from the arguments' shapes, from an earlier call that was checked in full."""
-
-    sizes: tuple[int, ...]
-    workspace: int
-    shapes: tuple[tuple[int, ...], ...]
 
 
 class CompiledKernel:
@@ -61,16 +39,18 @@ class CompiledKernel:
         self.library = library
         self.schedule = schedule
         self._checker = Checker(entry, plan)
-        self._give = self._checker.give
         self._ffi = library.ffi
         self._null = library.ffi.NULL
         self._from_buffer = library.ffi.from_buffer
         self._function = getattr(library.lib, entry.symbol)
         self._slots = self._make_slots()
         self._names = tuple(slot.name for slot in self._slots)
-        self._known: dict[tuple[Any, ...], _Known] = {}
+        self._known: dict[tuple[Any, ...], Known] = {}
         self._local = threading.local()
         self._parallel = library.request.openmp
+        # Python looks `__call__` up in the class, and this one is written for this kernel.
+        quick = quick_call(entry, self._slots, self._surroundings(plan))
+        self.__class__ = type(CompiledKernel.__name__, (CompiledKernel,), {"__call__": quick})
 
     # ------------------------------------------------------------ what it is
 
@@ -117,97 +97,31 @@ class CompiledKernel:
     # ------------------------------------------------------------ calls
 
     def __call__(self, *positional: Any, **keywords: Any) -> Any:
-        if positional and not keywords and len(positional) <= len(self._slots):
-            positional, keywords = (), dict(zip(self._names, positional, strict=False))
-        # Arguments like those of an earlier call take a short way, which gives up, without having
-        # done anything, wherever something is unusual; the full check then finds the words.
-        values = None if positional else self._quick(keywords)
-        if values is None:
-            bound = self._checker.bind(positional, keywords)
-            self._run(bound)
-            if not positional:
-                self._remember(bound, keywords)
-            values = bound.given
-        return self._give(values)
+        return self._checked_call(positional, keywords)
 
-    def _quick(self, keywords: dict[str, Any]) -> Sequence[Any] | None:
-        """The arguments after a call like an earlier one, or None where it is not like one.
+    def _checked_call(self, positional: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Check everything, run, and remember what was found."""
+        bound = self._checker.bind(positional, keywords)
+        self._run(bound)
+        self._remember(bound, positional, keywords)
+        return self._checker.give(bound.given)
 
-        One loop over tuples, since this is what a call of a small kernel costs.
-        """
-        try:
-            from_buffer = self._from_buffer
-            values: list[Any] = []
-            passed: list[Any] = []
-            key: list[Any] = []
-            places: list[tuple[Any, int, bool]] = []
-            made: list[int] = []
-            for name, dtype, number, pointer, written, align, units in self._slots:
-                value = keywords.get(name)
-                if dtype is None:
-                    if type(value) is not number:
-                        return None
-                    passed.append(value)
-                elif value is None:
-                    made.append(len(values))
-                    key.append(None)  # only ever known where it is an output
-                    passed.append(None)
-                elif type(value) is ndarray and value.dtype is dtype and value.flags.aligned:
-                    start = from_buffer(pointer, value, written)
-                    if align and int(self._ffi.cast("uintptr_t", start)) % align:
-                        return None
-                    length = value.size * units
-                    if places and not _apart(start, length, places, written):
-                        return None
-                    places.append((start, length, written))
-                    passed.append(start)
-                    key.append(value.shape)
-                else:
-                    return None
-                values.append(value)
-            if len(values) - len(made) != len(keywords):
-                sizes = self._given_sizes(keywords)
-                if len(values) - len(made) + len(sizes) != len(keywords):
-                    return None
-                key.append(sizes)
-            known = self._known.get(tuple(key))
-            if known is None:
-                return None
-            for place in made:
-                _, dtype, _, pointer, _, _, _ = self._slots[place]
-                assert dtype is not None
-                values[place] = empty(known.shapes[place], dtype)
-                passed[place] = from_buffer(pointer, values[place], True)
-            status = self._invoke(known.sizes, passed, known.workspace)
-        except (ValueError, TypeError, OverflowError):
-            return None  # not contiguous, read-only, a number too large
-        if status:
-            raise status_error(self.entry, status)
-        return values
-
-    def _remember(self, bound: Bound, keywords: dict[str, Any]) -> None:
+    def _remember(
+        self, bound: Bound, positional: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> None:
         """Keep what this call found out, for calls with the same shapes and size keywords."""
-        key: list[Any] = []
-        for slot in self._slots:
-            if slot.dtype is not None:
-                value = keywords.get(slot.name)
-                if value is not None and not isinstance(value, np.ndarray):
-                    return
-                key.append(None if value is None else value.shape)
-        sizes = self._given_sizes(keywords)
-        if sizes:
-            key.append(sizes)
+        named = {**dict(zip(self._names, positional, strict=False)), **keywords}
+        sizes = {n: v for n, v in keywords.items() if n in self._checker.size_names}
+        key = remembered_key(self._slots, named, sizes)
+        if key is None:
+            return
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        self._known[tuple(key)] = _Known(
+        self._known[key] = Known(
             bound.sizes,
             self._workspace_bytes(bound.sizes),
             tuple(v.shape if isinstance(v, np.ndarray) else () for v in bound.values),
         )
-
-    def _given_sizes(self, keywords: dict[str, Any]) -> tuple[tuple[str, int], ...]:
-        names = self._checker.size_names
-        return tuple((n, v) for n, v in keywords.items() if type(v) is int and n in names)
 
     def _run(self, bound: Bound) -> None:
         passed = [
@@ -229,7 +143,25 @@ class CompiledKernel:
 
     # ------------------------------------------------------------ preparations
 
-    def _make_slots(self) -> tuple[_Slot, ...]:
+    def _surroundings(self, plan: SizePlan) -> Surroundings:
+        return Surroundings(
+            function=self._function,
+            from_buffer=self._from_buffer,
+            null=self._null,
+            size_names=self._checker.size_names,
+            workspace=self._workspace,
+            remembered=self._known.get,
+            full=CompiledKernel._checked_call,
+            give=self._checker.give,
+            before=note_parallel_call if self._parallel else None,
+            fixed=None if self.entry.sizes else self._fixed(plan),
+        )
+
+    def _fixed(self, plan: SizePlan) -> Known:
+        shapes = tuple(tuple(plan.shape(name, {})) for name in self._names)
+        return Known((), self._workspace_bytes(()), shapes)
+
+    def _make_slots(self) -> tuple[Slot, ...]:
         parameters = self._ffi.typeof(self._function).args
         first = len(self.entry.sizes)
         expected = first + len(self.entry.arguments) + 1
@@ -242,19 +174,18 @@ class CompiledKernel:
             for place, argument in enumerate(self.entry.arguments)
         )
 
-    def _slot(self, argument: Argument, parameter: Any) -> _Slot:
+    def _slot(self, argument: Argument, parameter: Any) -> Slot:
         dtype = argument.dtype
         if argument.by_value:
             # f16 is passed as its bits, which the full check makes.
             kinds = {"f": float, "b": bool, "i": int, "u": int}
             number = object if argument.elem in ("f16", "bf16") else kinds[dtype.kind]
-            return _Slot(argument.name, None, number, None, False, 0, 0)
+            return Slot(argument.name, None, number, None, False, False)
         pointer = parameter
         if pointer.item.kind == "void":
             pointer = self._ffi.typeof("char *")
-        units = dtype.itemsize // self._ffi.sizeof(pointer.item)
-        align = argument.alignment if argument.alignment > dtype.alignment else 0
-        return _Slot(argument.name, dtype, None, pointer, argument.is_written, align, units)
+        written, may_be_made = argument.is_written, argument.role == "out"
+        return Slot(argument.name, dtype, None, pointer, written, may_be_made)
 
     def _workspace_bytes(self, sizes: tuple[int, ...]) -> int:
         if self.entry.workspace is None:
@@ -272,16 +203,3 @@ class CompiledKernel:
             if size <= KEPT_WORKSPACE:
                 self._local.workspace = raw
         return self._ffi.from_buffer("char *", raw, True)
-
-
-def _apart(start: Any, length: int, others: Sequence[tuple[Any, int, bool]], written: bool) -> bool:
-    """Whether an array shares memory with none of `others` where either of the two is written."""
-    for other_start, other_length, other_written in others:
-        if not (written or other_written):
-            continue
-        if start < other_start:
-            if start + length > other_start:
-                return False
-        elif other_start + other_length > start:
-            return False
-    return True

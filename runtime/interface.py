@@ -55,6 +55,7 @@ class Entry:
     `name` is the kernel's, for messages. `sizes` are those of the C signature, in its order;
     `bound` those that were substituted. `results` is the order of what a call returns; None
     means the outputs as declared, or the inout arguments where there is no output.
+    The function refuses sizes, assumptions, addresses and overlap by itself (statuses 1 to 4).
     `workspace` and `variant` name `size_t f(sizes...)` and `const char *f(sizes...)`.
     """
 

@@ -43,10 +43,17 @@ class Shapes:
         return tuple(d if isinstance(d, int) else sizes[d] for d in self._shapes.get(name, ()))
 
 
+# Generated functions refuse overlap by themselves; these do it where a test is about it.
+OVERLAP = """\
+#define SHARED(a, n, b, m) \\
+  ((n) > 0 && (m) > 0 && (char *)(a) < (char *)(b) + (m) && (char *)(b) < (char *)(a) + (n))
+"""
+
+
 def module(name: str, prototypes: str, body: str, **options: Any) -> BuildRequest:
     """A request for functions with these prototypes."""
     header = f"#include <stdint.h>\n#include <stddef.h>\n{prototypes}"
-    source = f'#include "{name}.h"\n{body}'
+    source = f'#include "{name}.h"\n{OVERLAP}\n{body}'
     return BuildRequest(name, source, header, prototypes, **options)
 
 
@@ -78,6 +85,8 @@ const char *axpy_variant(int64_t N);
     """\
 int axpy(int64_t N, float a, const float *x, float *y, void *workspace) {
   float *scratch = workspace;
+  if (((uintptr_t)x | (uintptr_t)y) % 4) return 3;
+  if (SHARED(x, 4 * N, y, 4 * N)) return 4;
   if (N > 0 && scratch == 0) return 7;
   for (int64_t i = 0; i < N; i++) scratch[i] = a * x[i];
   for (int64_t i = 0; i < N; i++) y[i] = scratch[i] + 1.0f;
@@ -110,6 +119,14 @@ int rows(int64_t M, int64_t N, const int32_t *x, const uint8_t *flag, int64_t *s
          int64_t *total, int32_t *seen, void *workspace) {
   (void)workspace;
   if (M > 100) return 2;
+  const void *in[] = {x, flag}, *out[] = {sums, total, seen};
+  const int64_t read[] = {4 * M * N, M}, written[] = {8 * M, 8, 8};
+  for (int o = 0; o < 3; o++) {
+    for (int i = 0; i < 2; i++)
+      if (SHARED(in[i], read[i], out[o], written[o])) return 4;
+    for (int p = o + 1; p < 3; p++)
+      if (SHARED(out[p], written[p], out[o], written[o])) return 4;
+  }
   *total = 0;
   for (int64_t i = 0; i < M; i++) {
     int64_t sum = 0;

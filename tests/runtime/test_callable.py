@@ -12,6 +12,7 @@ import pytest
 from tdsl.diagnostics import UnsupportedTarget
 from tdsl.runtime.arguments import ALIGNMENT, address
 from tdsl.runtime.callable import REMEMBERED, CompiledKernel
+from tdsl.runtime.interface import BuildRequest
 from tests.runtime.support import (
     AXPY,
     AXPY_ENTRY,
@@ -224,19 +225,23 @@ def test_a_transposed_input_and_odd_strides_of_size_1(rows: CompiledKernel) -> N
 
 def test_a_promised_alignment_is_kept_for_inputs_and_demanded_of_outputs() -> None:
     prototype = "int where(int64_t N, const float *x, uint64_t *y, void *workspace)"
-    request = module(
-        "where",
-        f"{prototype};\n",
-        f"{prototype} {{ (void)workspace; (void)N; *y = (uint64_t)x % 64; return 0; }}\n",
-    )
     plan = Shapes(x=("N",), y=(1,))
-    kernel = compiled(request, entry("where", "N", "in x: f32[1] align 64", "out y: u64[1]"), plan)
+
+    def where(pointer: str) -> BuildRequest:
+        """It refuses this pointer by itself where it is not aligned, as generated functions do."""
+        refuse = f"if ((uintptr_t){pointer} % 64) return 3;"
+        body = f"{{ (void)workspace; (void)N; {refuse} *y = (uint64_t)x % 64; return 0; }}"
+        return module(f"where_{pointer}", f"{prototype};\n", f"{prototype} {body}\n")
+
+    kernel = compiled(
+        where("x"), entry("where", "N", "in x: f32[1] align 64", "out y: u64[1]"), plan
+    )
     base = np.zeros(64, np.float32)
     for start in range(20):
         for _ in range(2):
             assert kernel(x=base[start:]) == 0
     strict = entry("where", "N", "in x: f32[1]", "out y: u64[1] align 64")
-    kernel = CompiledKernel(strict, plan, kernel.library)
+    kernel = compiled(where("y"), strict, plan)
     aligned = kernel(x=base)
     kernel(x=base, y=aligned)
     for start in range(1, 8):
