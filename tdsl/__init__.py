@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         TypeMismatch,
         UnsupportedTarget,
     )
+    from tdsl.ordering import check_order
+    from tdsl.polyhedral.program import Violation
     from tdsl.schedule.builder import Schedule
 
 __all__ = [
@@ -40,6 +42,8 @@ __all__ = [
     "ToolchainError",
     "TypeMismatch",
     "UnsupportedTarget",
+    "Violation",
+    "check_order",
     "load",
     "parse",
 ]
@@ -50,6 +54,8 @@ _HOMES = {
         "BoundsError", "BudgetExceeded", "Error", "IllegalSchedule", "ParseError",
         "ToolchainError", "TypeMismatch", "UnsupportedTarget",
     ),
+    "tdsl.ordering": ("check_order",),
+    "tdsl.polyhedral.program": ("Violation",),
     "tdsl.schedule.builder": ("Schedule",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

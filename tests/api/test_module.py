@@ -56,7 +56,7 @@ def test_load_of_what_is_no_text(tmp_path: Path) -> None:
     [
         ("kernel f(N) {", tdsl.ParseError, "syntax"),
         ("schedule f for any { }", tdsl.ParseError, "there is no kernel `f`"),
-        ("graph g { }", tdsl.ParseError, ""),
+        ("import conv", tdsl.ParseError, "import"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_at_once(

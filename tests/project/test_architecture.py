@@ -41,6 +41,7 @@ ABOVE_DRIVER = [
     "tdsl.cli",
     "tdsl.commands",
     "tdsl.driver",
+    "tdsl.ordering",
 ]
 
 # A schedule block of the tree holds directives, and a directive's factors are expressions of the
