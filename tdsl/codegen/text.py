@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 LIMIT = 108  # columns of a line of C
@@ -105,8 +105,19 @@ _OPERATORS = (*"+-*/%&|^?:=<>", "&&", "||", "==", "!=", "<=", ">=", "<<", ">>")
 
 
 def _cut(text: str, room: int) -> int | None:
-    """The best space to break at: least nested, then furthest right."""
-    depth, best, quoted = 0, None, False
+    """The space to break at: the least nested of those in the last two thirds of the line, the
+    furthest right among equals; else the last before, else the first beyond."""
+    places = list(_breaks(text))
+    late = [(-depth, at) for depth, at in places if room // 3 < at <= room]
+    if late:
+        return max(late)[1]
+    early = [at for _, at in places if at <= room]
+    return early[-1] if early else next((at for _, at in places), None)
+
+
+def _breaks(text: str) -> Iterator[tuple[int, int]]:
+    """(nesting, position) of spaces behind a comma or an operator, outside strings."""
+    depth, quoted = 0, False
     for position, char in enumerate(text):
         if char == '"' and (position == 0 or text[position - 1] != "\\"):
             quoted = not quoted
@@ -116,13 +127,7 @@ def _cut(text: str, room: int) -> int | None:
             depth += 1
         elif char in ")]}":
             depth -= 1
-        elif char == " " and position > room // 3 and position <= room:
+        elif char == " ":
             before = text[:position].rsplit(" ", 1)[-1]
-            may_break = before[-1] in ",;" or before in _OPERATORS
-            if may_break and (best is None or depth <= best[0]):
-                best = (depth, position)
-        if position > room and best is not None:
-            break
-    if best is not None:
-        return best[1]
-    return None
+            if before[-1:] in (",", ";") or before in _OPERATORS:
+                yield depth, position

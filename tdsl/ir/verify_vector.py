@@ -192,7 +192,10 @@ class _Verifier:
             return
         if type.lanes < 1 or type.lanes & (type.lanes - 1):
             raise self._wrong(f"{type} has no power of two of lanes")
-        bits = type.bits if type.is_mask else type.elem.bytes * 8
+        if type.is_mask and self._target.has_mask_registers:
+            bits = 8  # one bit a lane, whatever the lanes governed
+        else:
+            bits = type.bits if type.is_mask else type.elem.bytes * 8
         if type.lanes * bits // 8 > self._target.vector_bytes:
             raise self._wrong(f"{type} fits no register of {self._target.name}")
 

@@ -173,6 +173,9 @@ def _casts(widths: tuple[int, ...], mask_registers: bool) -> Iterator[Row]:
                 if mask_registers:
                     name = f"cvtepi{size * 8}_epi{small * 8}"
                     yield Row(f"convert.{wide}", narrow, n, f"{p}_{name}({{0}})")
+                elif size <= 4 or small == 4:
+                    packed = _packed(width, size, small)
+                    yield Row(f"convert.{wide}", narrow, n, packed)
                 if mask_registers and wide[0] == narrow[0]:
                     s = "s" if wide[0] == "i" else "us"
                     name = f"cvt{s}epi{size * 8}_epi{small * 8}"
@@ -192,6 +195,28 @@ def _casts(widths: tuple[int, ...], mask_registers: bool) -> Iterator[Row]:
                 name = f"cvtep{source[0]}64"
                 yield Row(f"convert.{source}", "f64", width // 8, f"{p}_{name}_pd({{0}})")
                 yield Row(f"convert.{source}", "f32", width // 8, f"{p}_{name}_ps({{0}})")
+
+
+def _packed(width: int, wide: int, narrow: int) -> str:
+    """AVX2 has no truncation: clear the upper bits, pack (which then cannot saturate), and bring
+    the halves' results together. Sizes in bytes; `wide` is at most 4, or 8 where `narrow` is 4."""
+    p, whole = PREFIX[width], f"si{width * 8}"
+    if wide == 8:
+        if width == 16:
+            return "_mm_shuffle_epi32({0}, 0x08)"
+        order = "_mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6)"
+        return f"_mm256_castsi256_si128(_mm256_permutevar8x32_epi32({{0}}, {order}))"
+    kept = "0xff" if narrow == 1 else "0xffff"
+    text, size = f"{p}_and_{whole}({{0}}, {p}_set1_epi{wide * 8}({kept}))", wide
+    while size > narrow:
+        text = f"{p}_packus_epi{size * 8}({text}, {p}_setzero_{whole}())"
+        size //= 2
+    if width == 16:
+        return text
+    if wide == 2 * narrow:
+        return f"_mm256_castsi256_si128(_mm256_permute4x64_epi64({text}, 0xd8))"
+    order = "_mm256_setr_epi32(0, 4, 1, 1, 1, 1, 1, 1)"
+    return f"_mm256_castsi256_si128(_mm256_permutevar8x32_epi32({text}, {order}))"
 
 
 def _rows(widths: tuple[int, ...], mask_registers: bool) -> Iterator[Row]:

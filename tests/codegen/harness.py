@@ -21,7 +21,7 @@ from tdsl.ir.vector import Function
 from tdsl.ir.verify_vector import verify
 from tdsl.targets import Target, compile_flags, machine, runnable, target
 
-NAMES = ("c", "avx2", "avx512", "neon")
+NAMES = ("c", "avx2", "avx512", pytest.param("neon", marks=pytest.mark.neon))
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 DTYPES = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16, "bool": np.uint8,

@@ -69,11 +69,11 @@ def convert(x: np.ndarray, source: ElemType, to: ElemType, mode: str) -> np.ndar
         source = TYPES["u8"]
     with np.errstate(all="ignore"):
         if to == BOOL:
-            return (x != 0).astype(np.uint8)
+            return np.asarray(x != 0, np.uint8)
         if to == BF16:
             return to_bf16(x)
         if to.is_float:
-            return x.astype(dtype(to))
+            return np.asarray(x, dtype(to))
         low, high = int(np.iinfo(dtype(to)).min), int(np.iinfo(dtype(to)).max)
         if source.is_float or mode == "saturate":
             whole = (
@@ -83,7 +83,7 @@ def convert(x: np.ndarray, source: ElemType, to: ElemType, mode: str) -> np.ndar
             )
             clipped = [min(max(v, low), high) for v in whole]
             return np.array([int(v) for v in clipped], dtype(to))
-        return x.astype(dtype(to))
+        return np.asarray(x).astype(dtype(to))
 
 
 def lanes_for(of: Target, source: ElemType, to: ElemType) -> list[int]:

@@ -52,8 +52,9 @@ def register_lanes(of: Target, elem: ElemType) -> list[int]:
 
 def numbers(elem: ElemType, count: int, start: int = 1) -> np.ndarray:
     if elem == BOOL:
-        return (np.arange(start, start + count) % 3 != 0).astype(np.uint8)
-    return np.asarray(np.arange(start, start + count), dtype(elem))
+        return np.asarray(np.arange(start, start + count) % 3 != 0, np.uint8)
+    values: np.ndarray = np.arange(start, start + count).astype(dtype(elem))
+    return values
 
 
 def one(name: str, sizes: tuple[str, ...], buffers: list[Buffer], *items: Store | Let) -> Function:

@@ -31,9 +31,9 @@ from tdsl.ir.vector import (
     VType,
 )
 from tdsl.ir.vector import Op as VOp
-from tdsl.targets import compile_flags, native, target
+from tdsl.targets import TARGETS, compile_flags, native, target
 from tests.codegen.build import I, add, load, mask, mul, num
-from tests.codegen.harness import NAMES, compiler, need, write
+from tests.codegen.harness import compiler, need, write
 from tests.codegen.library import build, status
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -73,8 +73,8 @@ def matmul(lanes: int) -> Function:
     return Function("matmul", ("M", "N", "K"), sides, (even,), body, ("schedule matmul.tiled",))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_golden(name: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("name", TARGETS)
+def test_golden(name: str) -> None:
     """The C of a small kernel, reviewed by people: golden/NAME.c."""
     of = target(name)
     f = matmul(of.lanes(F32) if of.widths else 1)

@@ -71,7 +71,7 @@ WRONG: dict[str, tuple[Function, str]] = {
     "odd lanes": (whole(Let("v", Const(0.0, VType(F32, 3)))), "power of two"),
     "operands": (whole(Let("v", Op("add", (ONE, Const(1.0, S)), V))), "add of f32x8, f32"),
     "result": (whole(Let("v", Op("add", (ONE, ONE), VType(F64, 4)))), "gives f64x4"),
-    "comparison": (whole(Let("v", Op("lt", (ONE, ONE), mask(F64, 8)))), "gives mask64x8"),
+    "comparison": (whole(Let("v", Op("lt", (ONE, ONE), VType(BOOL, 8, 16)))), "gives mask16x8"),
     "arithmetic on masks": (
         whole(Let("v", Op("add", (FirstLanes(num(1), M),) * 2, M))), "add of masks",
     ),
