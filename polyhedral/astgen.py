@@ -201,9 +201,12 @@ def _exclusive(condition: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
 
 
 def _plus_one(bound: Expr) -> Expr:
-    """1 goes inside a min or max, where it often cancels."""
+    """1 goes inside a min, max or division, where it often cancels."""
     match bound:
         case Op("min" | "max" as op, (a, b)):
             return simplify(Op(op, (_plus_one(a), _plus_one(b)), INDEX))
+        case Op("floordiv", (a, Const(value=int(divisor)) as b)):
+            # The number of blocks: (N - 1) // f + 1 is (N + f - 1) // f.
+            return simplify(Op("floordiv", (add(a, const(divisor)), b), INDEX))
         case _:
             return add(bound, const(1))

@@ -14,6 +14,7 @@ from tdsl.lower.expand import Expander
 from tdsl.lower.lanes import widest_bytes
 from tdsl.lower.memory import buffer, place, stored_type
 from tdsl.lower.offsets import relative
+from tdsl.lower.partition import partition
 from tdsl.lower.registers import CannotKeep
 from tdsl.lower.reuse import defined, share
 from tdsl.lower.specialize import Specializer
@@ -156,4 +157,5 @@ def _expanded(program: Program, nest: Block, target: Target, strict_fp: bool) ->
     taken = frozenset(program.arrays) | frozenset(program.kernel.sizes)
     body = Expander(context).function(nest, taken)
     shared = share(body, Names(taken | defined(body.items)))
-    return relative(shared, Names(taken | defined(shared.items)))
+    based = relative(shared, Names(taken | defined(shared.items)))
+    return partition(based)
