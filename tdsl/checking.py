@@ -13,11 +13,11 @@ from typing import Any
 
 from tdsl import driver
 from tdsl.diagnostics import Diagnostic, Error, ParseError, Span, UnsupportedTarget
-from tdsl.schedule.choose import unreachable, variants
+from tdsl.schedule.choose import holds, size_lets, unreachable, variants
 from tdsl.syntax import tree
 from tdsl.syntax.check import check_file, kernels
 from tdsl.syntax.parser import parse
-from tdsl.targets import TARGETS, target
+from tdsl.targets import TARGETS, Target, target
 
 JSON_VERSION = 1
 
@@ -46,6 +46,7 @@ class Report:
     kernels: list[KernelCheck] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     error: type[Error] | None = None
+    _seen: set[Diagnostic] = field(default_factory=set, repr=False)
 
     @property
     def ok(self) -> bool:
@@ -62,7 +63,8 @@ class Report:
     def add(self, *diagnostics: Diagnostic) -> None:
         """Told once: several kernels and targets may find the same."""
         for diagnostic in diagnostics:
-            if diagnostic not in self.diagnostics:
+            if diagnostic not in self._seen:
+                self._seen.add(diagnostic)
                 self.diagnostics.append(diagnostic)
 
     def refuse(self, error: Error) -> None:
@@ -229,18 +231,41 @@ def kernel_warnings(compilation: driver.Compilation) -> tuple[Diagnostic, ...]:
     )
 
 
-def _schedule(
+def _targets(
     front: driver.Compilation, schedule: tree.Schedule, report: Report
-) -> Iterator[ScheduleCheck]:
-    label = schedule.variant or schedule.kernel
+) -> list[tuple[str, Target | None]]:
+    """The targets that a schedule is for and that its condition does not rule out; all of them
+    where it rules out all, since it may be taken by name. None stands for one that is unknown or
+    whose condition is wrong."""
     # The widest first: what is said of it says most.
     every = sorted(TARGETS, key=lambda name: -TARGETS[name].vector_bytes)
     names = [n for t in schedule.targets for n in (every if t == "any" else (t,))]
-    told: set[tuple[Span | None, str]] = set()
+    lets = size_lets(front.file, front.kernel.name)
+    found: list[tuple[str, Target | None]] = []
+    excluded: list[tuple[str, Target | None]] = []
     for name in dict.fromkeys(names):
         try:
             on = target(name)
         except UnsupportedTarget:  # told with the head of the schedule
+            found.append((name, None))
+            continue
+        try:
+            possible = holds(schedule.condition, front.kernel, {}, on, lets) is not False
+        except Error as error:
+            report.refuse(error)
+            found.append((name, None))
+        else:
+            (found if possible else excluded).append((name, on))
+    return found or excluded
+
+
+def _schedule(
+    front: driver.Compilation, schedule: tree.Schedule, report: Report
+) -> Iterator[ScheduleCheck]:
+    label = schedule.variant or schedule.kernel
+    told: set[tuple[Span | None, str]] = set()
+    for name, on in _targets(front, schedule, report):
+        if on is None:
             yield ScheduleCheck(label, name, False)
             continue
         try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import click
 import numpy as np
 
 from tdsl import driver
-from tdsl.built import Built, DispatchingKernel, build, messages
+from tdsl.built import Built, build, messages
 from tdsl.checking import kernel_warnings
 from tdsl.commands import console
 from tdsl.commands.arrays import Values, described, difference, fill, load, missing, save
@@ -20,6 +21,8 @@ from tdsl.ir.arguments import ArgumentPlan
 from tdsl.ir.interp import reference
 from tdsl.ir.kernel import Kernel
 from tdsl.runtime.threads import set_threads
+from tdsl.schedule.builder import Schedule
+from tdsl.schedule.choose import choose
 
 
 @click.command("run")
@@ -71,17 +74,16 @@ def command(
     """Compile a kernel of FILE, run it on arrays, and print a line for each output."""
     asked = request(file, kernel, schedule, target, sizes, constants, strict_fp)
     options = asked.only()
-    front = driver.run(asked.file, options, until="variant")
+    front = driver.run(asked.file, options, until="dependences")
     meaning = front.kernel
     wanted = _outputs(meaning, pairs(outputs, "--output", "y=b.npy"))
     given = _inputs(meaning, pairs(inputs, "--input", "x=a.npy"), seed)
     before = {name: value.copy() for name, value in given.items()}
-    console.show((*kernel_warnings(front), *messages(front)))
-    built = _built(front, asked)
+    used = ArgumentPlan(meaning).sizes(given)
+    built = _built(asked, front, used)
     if threads is not None:
         set_threads(threads)
     arrays, seconds = _call(built, meaning, given)
-    used = ArgumentPlan(meaning).sizes(arrays)
     label = built.variant(**used) or "the program's own order"
     click.echo(f"{meaning.name}: {label}, for {options.target.name}, {_duration(seconds)}")
     for name, value in arrays.items():
@@ -134,20 +136,24 @@ def _wrong_arrays() -> Iterator[None]:
         raise WrongUse(str(error)) from None
 
 
-def _built(front: driver.Compilation, asked: Request) -> Built | DispatchingKernel:
-    def report(warning: Diagnostic) -> None:
-        console.show((warning,))
-
+def _built(asked: Request, front: driver.Compilation, sizes: dict[str, int]) -> Built:
+    """The kernel with the schedule that holds for these sizes, which need not be bound."""
+    options = front.options
+    choice = choose(front.file, front.kernel, options.target, sizes, _name(options))
     with console.progress(f"compiling {asked.name}"):
-        if front.undecided:
-            return DispatchingKernel(front, asked.module, report)
-        made = driver.resume(front, front.options, front.variant)
-        console.show(made.scheduled.warnings)
+        made = driver.resume(front, options, choice.schedule)
+        told = replace(made, warnings=(*choice.warnings, *made.warnings))
+        console.show((*kernel_warnings(made), *messages(told)))
         return build(made, asked.module)
 
 
+def _name(options: driver.Options) -> str | None:
+    assert not isinstance(options.schedule, Schedule)
+    return options.schedule
+
+
 def _call(
-    built: Built | DispatchingKernel, kernel: Kernel, given: dict[str, Values]
+    built: Built, kernel: Kernel, given: dict[str, Values]
 ) -> tuple[dict[str, Values], float]:
     """All arrays after the call, and how long it took, the first time."""
     with _wrong_arrays(), console.progress(f"running {kernel.name}"):

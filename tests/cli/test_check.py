@@ -128,6 +128,30 @@ def test_the_head_of_a_schedule_is_checked(tdsl: Tdsl, folder: Path, text: str, 
     assert f" | {text.split(' {')[0]}" in result.err
 
 
+CONDITIONS = """\
+kernel f(N) { in x: f32[N] out y: f32[N] y[i] = x[i] }
+schedule f.many for any when registers == 32 { require registers == 32  split i by 8 -> o, l }
+schedule f.named for avx2 when false { vectorize i by 8 }
+schedule f.wrong for c, avx2 when Q > 3 { }
+"""
+
+
+def test_conditions_choose_the_targets_and_are_checked(tdsl: Tdsl, folder: Path) -> None:
+    (folder / "conditions.tdsl").write_text(CONDITIONS)
+    result = tdsl("check", "conditions.tdsl", "--json")
+    (kernel,) = json.loads(result.out)["kernels"]
+    assert [(s["name"], s["target"], s["ok"]) for s in kernel["schedules"]] == [
+        ("many", "avx512", True),
+        ("many", "neon", True),
+        ("named", "avx2", True),
+        ("wrong", "c", False),
+        ("wrong", "avx2", False),
+    ]
+    (diagnostic,) = json.loads(result.out)["diagnostics"]
+    assert (diagnostic["line"], diagnostic["column"]) == (4, 35)
+    assert "Q" in diagnostic["message"]
+
+
 def test_constants_and_sizes_may_be_given(tdsl: Tdsl, folder: Path) -> None:
     text = "kernel f<n>(N) { in x: f32[N] out y: f32[N] y[i] = x[i + n] }"
     (folder / "needs.tdsl").write_text(text)

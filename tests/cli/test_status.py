@@ -127,14 +127,16 @@ def test_names_that_the_terminal_cannot_show_do_no_harm(folder: Path) -> None:
 
 def on_terminal(*arguments: str, **environment: str) -> bytes:
     """What a command writes where standard error is a terminal."""
+    return terminal_of([*COMMAND, *arguments], **environment)
+
+
+def terminal_of(command: list[str], **environment: str) -> bytes:
     leader, follower = pty.openpty()
     values = {**os.environ, "TERM": "xterm-256color", **environment}
     for name in ("NO_COLOR", "FORCE_COLOR"):
         if name not in environment:
             values.pop(name, None)
-    child = subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=follower, env=values
-    )
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=follower, env=values)
     os.close(follower)
     written = b""
     try:
@@ -175,6 +177,16 @@ def test_control_characters_are_pictures() -> None:
     assert (
         harmless("a\x1b[0m\x07\tb\n\u202e\u00e9\u4e2d") == "a\u241b[0m\u2407\tb\n\ufffd\u00e9\u4e2d"
     )
+
+
+def test_progress_is_shown_once_something_takes_long(folder: Path) -> None:
+    code = (
+        "import sys, time; from tdsl.commands import console;"
+        "console.PATIENCE = float(sys.argv[1])\n"
+        "with console.progress('compiling x'): time.sleep(0.4)"
+    )
+    assert b"compiling x" in terminal_of([sys.executable, "-c", code, "0.05"])
+    assert b"compiling x" not in terminal_of([sys.executable, "-c", code, "30"])
 
 
 # ---------------------------------------------------------------- start-up
