@@ -59,7 +59,7 @@ CALLED = frozenset(
     name + end for name in _MATH.split() if len(name) > 2 for end in ("", "f", "l")
 ) | {
     "malloc", "calloc", "realloc", "free", "aligned_alloc", "abs", "labs", "memcpy", "memmove",
-    "memset", "memcmp", "strlen", "workspace",
+    "memset", "memcmp", "strlen", "main", "workspace",
 }  # fmt: skip
 """What generated code may call, and the entry's own parameter: no local may hide these."""
 
