@@ -86,6 +86,30 @@ def test_an_interrupt_is_130_and_writes_nothing(folder: Path) -> None:
     assert not (folder / "build").exists()
 
 
+def test_an_interrupt_ends_the_compiler_too(folder: Path) -> None:
+    compiler, started = folder / "slow-cc", folder / "started"
+    compiler.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && { echo cc 1.0; exit 0; }\n'
+        f'echo $$ > "{started}.new"\nmv "{started}.new" "{started}"\nexec sleep 60\n'
+    )
+    compiler.chmod(0o755)
+    child = subprocess.Popen(
+        [*COMMAND, "compile", "matmul.tdsl", "--emit", "o", "-o", "out"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "CC": str(compiler)},
+    )
+    deadline = time.monotonic() + 60
+    while not started.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out, err.strip()) == (130, b"", b"interrupted")
+    assert not (folder / "out").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
+
+
 @pytest.mark.parametrize("buffered", [True, False])
 def test_a_reader_that_goes_away_ends_quietly(folder: Path, buffered: bool) -> None:
     environment = os.environ if buffered else {**os.environ, "PYTHONUNBUFFERED": "1"}
