@@ -181,7 +181,8 @@ class _Scan:
         dims = tuple(d if d.count is None else _counted(d, here(d.count)) for d in leaf.dims)
         index = tuple((name, here(value)) for name, value in leaf.index)
         guard = None if leaf.guard is None else here(leaf.guard)
-        return ir.Instance(leaf.statement, index, dims, guard)
+        always = None if leaf.always is None else here(leaf.always)
+        return ir.Instance(leaf.statement, index, dims, guard, always)
 
 
 def _counted(dim: ir.Dim, count: Expr) -> ir.Dim:

@@ -47,7 +47,8 @@ class Leaf:
     """One statement ready for the scan, over Var("c0"), Var("c1"), ...
 
     domain: the tuples of outer coordinates; index: each index of the statement, over the
-    dimensions' variables too; guard: what the dimensions' counts cannot say.
+    dimensions' variables too; guard: what the dimensions' counts cannot say; always: where it
+    holds in all iterations of the dimensions.
     """
 
     statement: str
@@ -55,6 +56,7 @@ class Leaf:
     index: tuple[tuple[str, Expr], ...]
     dims: tuple[ir.Dim, ...]
     guard: Expr | None
+    always: Expr | None
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
         (i, simplify(substitute(from_pw_aff(back.get_pw_aff(k), names, sizes), at)))
         for k, i in enumerate(stmt.indices)
     )
-    counts, guard = _counts(scanned, outside, ranges, [*coordinates, *inner], sizes)
+    counts, guard, always = _counts(scanned, outside, ranges, [*coordinates, *inner], sizes)
     dims = tuple(
         ir.Dim(
             loop.name,
@@ -111,7 +113,7 @@ def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
         )
         for k, loop in enumerate(point.dims)
     )
-    return Leaf(stmt.name, outside, index, dims, guard)
+    return Leaf(stmt.name, outside, index, dims, guard, always)
 
 
 def _in_one_piece(points: isl.Set) -> isl.Set:
@@ -234,8 +236,9 @@ def _counts(
     ranges: Sequence[_Range],
     names: Sequence[Expr],
     sizes: Sequence[Expr],
-) -> tuple[list[Expr | None], Expr | None]:
-    """For each dimension how many iterations run (None: all), and a guard for the rest."""
+) -> tuple[list[Expr | None], Expr | None, Expr | None]:
+    """For each dimension how many iterations run (None: all), a guard for the rest, and where
+    the guard always holds."""
     depth = len(names) - len(ranges)
     known = outside.insert_dims(SET, depth, len(ranges))
     for k, r in enumerate(ranges):
@@ -243,19 +246,21 @@ def _counts(
         known = known.upper_bound_val(SET, depth + k, isl.Val(r.extent - 1))
     rest = scanned.gist(known).coalesce()
     if rest.plain_is_universe():
-        return [None] * len(ranges), None
+        return [None] * len(ranges), None, None
     basics = rest.get_basic_sets()
     single = None
     if len(basics) == 1 and not any(r.text for r in ranges):
         single = _read_off(basics[0], ranges, depth, names, sizes)
     if single is not None and not single[1]:
-        return single[0], None
+        return single[0], None, None
     box = _box(scanned, outside, ranges, depth, names, sizes)
     if box is not None:
-        return box, None
+        return box, None, None
     if single is not None:
-        return single[0], conjunction(tuple(single[1]))
-    return [None] * len(ranges), from_set(rest, names, sizes)
+        guards, always = zip(*single[1], strict=True)
+        everywhere = None if None in always else conjunction(tuple(a for a in always if a))
+        return single[0], conjunction(guards), everywhere
+    return [None] * len(ranges), from_set(rest, names, sizes), None
 
 
 def _read_off(
@@ -264,14 +269,16 @@ def _read_off(
     depth: int,
     names: Sequence[Expr],
     sizes: Sequence[Expr],
-) -> tuple[list[Expr | None], list[Expr]]:
-    """Upper bounds of one dimension become its count; what else there is comes second."""
+) -> tuple[list[Expr | None], list[tuple[Expr, Expr | None]]]:
+    """Upper bounds of one dimension become its count; what else there is comes second, each
+    condition with the one under which it holds in all iterations."""
     bounds: list[list[Expr]] = [[] for _ in ranges]
-    others: list[Expr] = []
+    others: list[tuple[Expr, Expr | None]] = []
     for constraint in rest.get_constraints():
         where = _bounded_dim(constraint, depth, len(ranges))
         if where is None:
-            others.append(from_constraint(constraint, names, sizes))
+            condition = from_constraint(constraint, names, sizes)
+            others.append((condition, _always(constraint, ranges, depth, names, sizes)))
         else:
             bound = constraint.get_bound(SET, depth + where).floor()
             bounds[where].append(add(from_aff(bound, names, sizes), const(1)))
@@ -279,6 +286,24 @@ def _read_off(
         minimum(const(r.extent), *b) if b else None for r, b in zip(ranges, bounds, strict=True)
     ]
     return counts, others
+
+
+def _always(
+    constraint: isl.Constraint,
+    ranges: Sequence[_Range],
+    depth: int,
+    names: Sequence[Expr],
+    sizes: Sequence[Expr],
+) -> Expr | None:
+    """The constraint at its worst over all iterations, where that has one form."""
+    if constraint.is_equality() or constraint.dim(isl.dim_type.div) > 0:
+        return None
+    worst = constraint.get_aff()
+    for k, r in enumerate(ranges):
+        factor = int(worst.get_coefficient_val(isl.dim_type.in_, depth + k).to_python())
+        worst = worst.set_coefficient_val(isl.dim_type.in_, depth + k, isl.Val(0))
+        worst = worst.add_constant_val(isl.Val(min(0, factor * (r.extent - 1))))
+    return compare("ge", from_aff(worst, names, sizes), const(0))
 
 
 def _bounded_dim(constraint: isl.Constraint, depth: int, dims: int) -> int | None:

@@ -17,7 +17,7 @@ def correspondence(before: Block, after: Block) -> tuple[int, ...]:
     """For each instance of `after`, in order of the text, the number of its one in `before`.
 
     Each choice that `after` adds has to be between versions of one item of `before`, which
-    differ in the extents and counts of dims alone; else NotVersions.
+    differ in the extents and counts of dims and in guards alone; else NotVersions.
     """
     return tuple(_pairs(before, after, 0))
 
@@ -81,7 +81,7 @@ def _count(item: Item) -> int:
 
 def _plain(instance: Instance) -> Instance:
     dims = tuple(replace(d, extent=0, count=None, chosen=False) for d in instance.dims)
-    return replace(instance, dims=dims)
+    return replace(instance, dims=dims, guard=None, always=None)
 
 
 # ---------------------------------------------------------------- defaults

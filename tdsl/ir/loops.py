@@ -61,6 +61,7 @@ class Dim:
 class Instance:
     """A statement at `index` for every iteration of `dims` (outer first) where `guard` holds.
 
+    always: a condition on the loops around under which the guard holds in all iterations.
     Lanes of a vector dimension read everything before they write.
     """
 
@@ -68,6 +69,7 @@ class Instance:
     index: tuple[tuple[str, Expr], ...]
     dims: tuple[Dim, ...] = ()
     guard: Expr | None = None
+    always: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from tdsl.polyhedral.validate import Order
 
 MOST_INSTANCES = 12_000  # of all sizes together
 FIRST_CHOICES = 4
+MOST_CHOICES = 32
 
 
 def check_instances(program: Program, lowered: Lowered, order: Order) -> None:
@@ -78,7 +79,7 @@ def _affordable(found: Reference, table: Table) -> Sequence[int]:
     chosen: list[int] = []
     left = MOST_INSTANCES
     known: set[Reached] = set()
-    while possible:
+    while possible and len(chosen) < MOST_CHOICES:
         best = possible[0]
         if len(chosen) >= FIRST_CHOICES:
             gains = {n: len(found.reached.get(n, set()) - known) for n in possible}

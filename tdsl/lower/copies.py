@@ -47,6 +47,10 @@ def write_copy(
     if copy.count is not None:
         bits = context.program.arrays[stmt.write.array].type.bits
         values = replace(values, tail=values.first_lanes(copy.count, bits))
+    if guard is not None and len(instance.dims) == 1:
+        # Some lane of the block runs, as under a count.
+        values = replace(values, tail=values.both(values.tail, values.condition_here(guard)))
+        guard = None
     values = replace(values, read=lambda a, o, _: _kept(context, a, o, values))
     _Write(context, stmt, values, copy, code).run(guard)
 
@@ -62,7 +66,7 @@ class _Write:
     def run(self, guard: Expr | None) -> None:
         stmt, values = self.stmt, self.values
         assert stmt.value is not None
-        chosen = None if guard is None else values.condition(guard, None)
+        chosen = None if guard is None else values.condition_here(guard)
         value = values.value(stmt.value, chosen)
         array = stmt.write.array
         subscript = [values.here(i) for i in stmt.write.subscript]

@@ -44,6 +44,10 @@ def mask_of(value: v.Value | None, lets: Mapping[str, v.Value], env: Env) -> Mas
         case v.Op("or", (a, b)):
             left, right = mask_of(a, lets, env), mask_of(b, lets, env)
             return Mask(left.may | right.may, left.must | right.must)
+        case v.Reduce("any", arg):
+            inner = mask_of(arg, lets, env)
+            may, must = (np.asarray(m).any(1, keepdims=True) for m in (inner.may, inner.must))
+            return Mask(np.asarray(may), np.asarray(must))
         case v.Op("not", (a,)):
             inner = mask_of(a, lets, env)
             return Mask(~inner.must, ~inner.may)

@@ -76,8 +76,8 @@ def _rewritten(run: list[v.Item], bases: Bases, names: Names) -> list[v.Item]:
 
 
 def _nearest(known: list[_Base], offset: Expr) -> _Base:
-    """The base with the simplest distance; a new one where none is simpler than the offset."""
-    best, terms = None, len(poly(offset))
+    """The base with the simplest distance; a new one where none is much simpler than the offset."""
+    best, terms = None, max(2, len(poly(offset)) // 2 + 1)
     for base in known:
         distance = len(difference(offset, base.offset))
         if distance < terms:

@@ -16,9 +16,12 @@ from tdsl.ir.kernel import INDEX, Const, Expr, Op, Size
 
 
 def partition(block: v.Block) -> v.Block:
-    """The block with all such loops in two."""
+    """The block with all such loops in two, and no block that only holds a block."""
+    items = block.items
+    while len(items) == 1 and isinstance(items[0], v.Block):
+        items = items[0].items
     result: list[v.Item] = []
-    for item in block.items:
+    for item in items:
         result += _partitioned(_inside(item))
     return v.Block(tuple(result))
 

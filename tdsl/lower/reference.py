@@ -12,7 +12,8 @@ from tdsl.ir.index import const
 from tdsl.ir.kernel import INDEX, Op
 from tdsl.lower.tables import ENDS, Bools, Ints, Table
 
-# A place in the text; a dim there and a count of it (-1: the place, -2: a loop before it).
+# A place in the text; a dim there (-1: none, -2: a loop before the place); its count, and which
+# loops around are in their last iteration.
 Reached = tuple[int, int, int]
 
 
@@ -52,9 +53,11 @@ class _Reference:
             case ir.For():
                 unrolled = item.mark == "unroll"
                 inside = table.loop(item.var, item.lo, item.hi, item.step, whole=unrolled)
-                if table.rows:
-                    last = np.maximum(0, table.value(item.hi) - table.value(item.lo) - 1)
-                    self._reach(table, (len(self.found), -2, 0), np.minimum(2, last // item.step))
+                if inside.rows:
+                    left = inside.value(item.hi) - inside.columns[item.var]
+                    inside = inside.having(_LAST + item.var, (left <= item.step).astype(np.int64))
+                    count = table.value(item.hi) - table.value(item.lo)
+                    self._reach(table, -2, np.clip((count - 1) // item.step, 0, 3))
                 if unrolled and table.sampled:
                     inside = _marked(inside, item)
                 self.block(item.body, inside)
@@ -72,11 +75,11 @@ class _Reference:
                     self.block(default, table.where(left))
 
     def _instance(self, instance: ir.Instance, table: Table) -> None:
-        self._reach(table, (len(self.found), -1, 0), np.zeros(table.rows, dtype=np.int64))
+        self._reach(table, -1, _last(table))
         for n, dim in enumerate(instance.dims):
             end = const(dim.extent)
             count = end if dim.count is None else Op("min", (end, dim.count), INDEX)
-            self._reach(table, (len(self.found), n, 0), table.value(count))
+            self._reach(table, n, table.value(count) * _LOOPS + _last(table))
             table = table.loop(dim.var, const(0), count, 1, whole=True)
         if instance.guard is not None:
             table = table.where(table.holds(instance.guard))
@@ -88,12 +91,24 @@ class _Reference:
                 surely &= column != 0
         self.found.append((instance.statement, rows, table.time, surely))
 
-    def _reach(self, table: Table, place: Reached, counts: Ints) -> None:
-        both = np.unique(np.stack([table.choice, counts], 1), axis=0)
-        for choice, count in both.tolist():
-            self.reached.setdefault(choice, set()).add((*place[:2], count))
+    def _reach(self, table: Table, dim: int, counts: Ints) -> None:
+        for code in np.unique(table.choice * _MOST + counts).tolist():
+            choice, count = divmod(code, _MOST)
+            self.reached.setdefault(choice, set()).add((len(self.found), dim, count))
 
 
+def _last(table: Table) -> Ints:
+    """Which of the loops around are in their last iteration, as bits."""
+    bits = np.zeros(table.rows, dtype=np.int64)
+    for name, column in table.columns.items():
+        if name.startswith(_LAST):
+            bits = bits * 2 % _LOOPS + column
+    return bits
+
+
+_LAST = "last "  # no variable is called so
+_LOOPS = 1 << 8
+_MOST = 1 << 32  # above every count
 SURELY = "surely "  # no variable is called so
 
 

@@ -40,4 +40,5 @@ def _renamed(item: ir.Item, env: Mapping[str, Expr]) -> ir.Item:
             )
             index = tuple((name, expr(e)) for name, e in item.index)
             guard = None if item.guard is None else expr(item.guard)
-            return replace(item, index=index, dims=dims, guard=guard)
+            always = None if item.always is None else expr(item.always)
+            return replace(item, index=index, dims=dims, guard=guard, always=always)

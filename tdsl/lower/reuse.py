@@ -60,8 +60,7 @@ def _inside(item: v.Item, names: Names, changing: frozenset[str]) -> v.Item:
 def _shared(run: list[v.Item], names: Names, changing: frozenset[str]) -> list[v.Item]:
     counts: Counter[v.Value] = Counter()
     for item in run:
-        value = _value(item)
-        if value is not None:
+        for value in _values(item):
             _count(value, counts, changing)
     wanted = {value for value, count in counts.items() if count > 1}
     if not wanted:
@@ -69,9 +68,9 @@ def _shared(run: list[v.Item], names: Names, changing: frozenset[str]) -> list[v
     made: dict[v.Value, v.Ref] = {}
     result: list[v.Item] = []
     for item in run:
-        value = _value(item)
-        if value is not None:
-            item = _with_value(item, _use(value, wanted, made, names, result))
+        shared = [_use(value, wanted, made, names, result) for value in _values(item)]
+        if shared:
+            item = _with_values(item, shared)
         result.append(item)
     return result
 
@@ -112,22 +111,25 @@ def _use(
     return ref
 
 
-def _value(item: v.Item) -> v.Value | None:
+def _values(item: v.Item) -> list[v.Value]:
     match item:
         case v.Let(_, value) | v.Assign(_, value):
-            return value
+            return [value]
         case v.Declare(_, _, value):
-            return value
+            return [] if value is None else [value]
         case v.Store(_, _, value):
-            return value
+            return [value] if item.mask is None else [value, item.mask]
         case _:
-            return None
+            return []
 
 
-def _with_value(item: v.Item, value: v.Value) -> v.Item:
+def _with_values(item: v.Item, values: list[v.Value]) -> v.Item:
     match item:
-        case v.Let() | v.Assign() | v.Declare() | v.Store():
-            return replace(item, value=value)
+        case v.Store():
+            mask = values[1] if len(values) > 1 else None
+            return replace(item, value=values[0], mask=mask)
+        case v.Let() | v.Assign() | v.Declare():
+            return replace(item, value=values[0])
         case _:
             return item
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 from tdsl.ir.kernel import Const, Expr, Size, walk
 from tdsl.ir.loops import Block, For, If, Instance, Item, Scope, Switch
-from tdsl.lower.tables import evaluate, start
+from tdsl.lower.tables import MOST_ROWS, evaluate, start
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.witness import least_sizes
 
-MOST_CHOICES = 160
+MOST_CHOICES = 128
 SMALL = (1, 2, 3, 0)
 
 
@@ -29,33 +30,50 @@ def choices(program: Program, nest: Block) -> list[Mapping[str, int]]:
     for expr in (*_indices(nest), *program.kernel.assumptions):
         numbers = {abs(int(e.value)) for e in walk(expr) if isinstance(e, Const)}
         for size in {e.name for e in walk(expr) if isinstance(e, Size)}:
-            beside[size] |= {n for n in numbers if 3 < n <= 128}
-    values = [
-        [max(low, value) for value in _values(beside[name])]
-        for name, low in zip(program.params, least, strict=True)
-    ]
-    longest = max(len(steps) for steps in values)
-    turns = [[turn] * len(values) for turn in range(longest)]
-    turns += [[turn * (k + 1) + k for k in range(len(values))] for turn in range(longest)]
+            beside[size] |= {n for n in numbers if 1 < n <= 128}
+    values = [_values(beside[name], low) for name, low in zip(program.params, least, strict=True)]
     found: list[Mapping[str, int]] = [dict(zip(program.params, least, strict=True))]
-    for turn in turns:
-        row = [steps[n % len(steps)] for n, steps in zip(turn, values, strict=True)]
+    for turn in _turns(len(values), max(len(steps) for steps in values)):
+        row = [
+            low if n is None else steps[n % len(steps)]
+            for n, steps, low in zip(turn, values, least, strict=True)
+        ]
         sizes = dict(zip(program.params, row, strict=True))
-        if sizes not in found and _allowed(program, sizes):
+        if sizes not in found and _useful(program, sizes):
             found.append(sizes)
-    return found[:MOST_CHOICES]
+            if len(found) == MOST_CHOICES:
+                break
+    return found
 
 
-def _values(numbers: set[int]) -> list[int]:
+def _turns(sizes: int, steps: int) -> Iterator[Sequence[int | None]]:
+    """Which step each size takes: all the same one, each at a pace of its own, and with one of
+    them at its least (None)."""
+    for turn in range(steps):
+        yield [turn] * sizes
+        pace = [turn * (k + 1) + k for k in range(sizes)]
+        yield pace
+        if sizes > 1:
+            least = turn % sizes
+            yield [None if k == least else n for k, n in enumerate(pace)]
+            yield [None if k == least else turn // sizes for k in range(sizes)]
+
+
+def _values(numbers: set[int], low: int) -> list[int]:
     """One more and one less than each number first; then all that leaves another rest."""
     around = [f + d for d in (1, -1, 0, 2) for f in sorted(numbers)]
-    every = [*around, *(2 * f + 1 for f in sorted(numbers)), *SMALL]
-    return list(dict.fromkeys([*every, *range(max(numbers, default=0))]))
+    every = [*around, *(2 * f + 1 for f in sorted(numbers)), *(low + s for s in SMALL)]
+    every += range(max(numbers, default=0))
+    return list(dict.fromkeys(max(low, value) for value in every))
 
 
-def _allowed(program: Program, sizes: Mapping[str, int]) -> bool:
+def _useful(program: Program, sizes: Mapping[str, int]) -> bool:
+    """Whether the assumptions hold, and not far too much would run."""
     table = start([sizes])
-    return all(bool(evaluate(a, table.env)[0, 0]) for a in program.kernel.assumptions)
+    volume = prod(max(1, size) for size in sizes.values())
+    return volume <= 8 * MOST_ROWS and all(
+        bool(evaluate(a, table.env)[0, 0]) for a in program.kernel.assumptions
+    )
 
 
 def _indices(item: Item) -> Iterator[Expr]:

@@ -34,9 +34,10 @@ class Specializer:
         return Block(tuple(self._item(item, known) for item in block.items))
 
     def _item(self, item: Item, known: frozenset[str]) -> Item:
-        pending = _pending(item)
-        if pending and all(variables(d.count) <= known for d in pending if d.count is not None):
-            return self._choose(item, pending)
+        pending, always = _pending(item), _always(item)
+        counts = [d.count for d in pending if d.count is not None]
+        if (pending or always) and all(variables(c) <= known for c in (*counts, *always)):
+            return self._choose(item, pending, always)
         match item:
             case For():
                 return replace(item, body=self.block(item.body, known | {item.var}))
@@ -53,15 +54,16 @@ class Specializer:
             case Instance():
                 return item
 
-    def _choose(self, item: Item, dims: list[Dim]) -> Item:
+    def _choose(self, item: Item, dims: list[Dim], always: list[Expr]) -> Item:
         """One version where all blocks are full; one with the tails of all of them."""
-        partial = self._partial(item, dims, 1, alone=len(dims) == 1)
+        alone = len(dims) == 1 and not always
+        partial = self._partial(_unguarded(item, decided=False), dims, 1, alone=alone)
         if any(d.tail == "guard" for d in dims):
             return partial
-        full = item
+        full = _unguarded(item, decided=True)
         for dim in dims:
             full = _with(full, dim, replace(dim, count=None, chosen=True))
-        test = conjunction(tuple(_is_full(d) for d in dims))
+        test = conjunction((*(_is_full(d) for d in dims), *always))
         if test is None:
             return full
         return partial if test == FALSE else If(test, Block((full,)), Block((partial,)))
@@ -179,6 +181,24 @@ def _pending(item: Item) -> list[Dim]:
     return found
 
 
+def _always(item: Item) -> list[Expr]:
+    """Where the guards below hold in all iterations, for those that a version can leave out."""
+    found = (i.always for i in instances(item) if i.guard is not None)
+    return list(dict.fromkeys(a for a in found if a is not None))
+
+
+def _unguarded(item: Item, *, decided: bool) -> Item:
+    """Without the guards that always hold (`decided`), or with them for good."""
+
+    def edit(instance: Instance) -> Instance:
+        if instance.always is None:
+            return instance
+        guard = None if decided else instance.guard
+        return replace(instance, guard=guard, always=None)
+
+    return _edited(item, edit)
+
+
 def _statements_with(item: Item, dim: Dim) -> set[str]:
     return {i.statement for i in instances(item) if any(_same(d, dim) for d in i.dims)}
 
@@ -190,21 +210,29 @@ def _same(a: Dim, b: Dim) -> bool:
 
 def _with(item: Item, old: Dim, new: Dim) -> Item:
     """The item with one dimension replaced in all instances."""
+
+    def edit(instance: Instance) -> Instance:
+        dims = tuple(replace(new, var=d.var) if _same(d, old) else d for d in instance.dims)
+        return replace(instance, dims=dims)
+
+    return _edited(item, edit)
+
+
+def _edited(item: Item, edit: Callable[[Instance], Instance]) -> Item:
+    """The item with all its instances edited."""
+
+    def block(old: Block) -> Block:
+        return Block(tuple(_edited(i, edit) for i in old.items))
+
     match item:
         case Instance():
-            dims = tuple(replace(new, var=d.var) if _same(d, old) else d for d in item.dims)
-            return replace(item, dims=dims)
+            return edit(item)
         case For() | Scope():
-            return replace(item, body=_with_block(item.body, old, new))
+            return replace(item, body=block(item.body))
         case If(condition, then, other):
-            rest = None if other is None else _with_block(other, old, new)
-            return If(condition, _with_block(then, old, new), rest)
+            return If(condition, block(then), None if other is None else block(other))
         case Switch(on, cases, default):
-            rest = None if default is None else _with_block(default, old, new)
-            return Switch(on, tuple((n, _with_block(b, old, new)) for n, b in cases), rest)
+            rest = None if default is None else block(default)
+            return Switch(on, tuple((n, block(b)) for n, b in cases), rest)
         case Block():
-            return _with_block(item, old, new)
-
-
-def _with_block(block: Block, old: Dim, new: Dim) -> Block:
-    return Block(tuple(_with(item, old, new) for item in block.items))
+            return block(item)

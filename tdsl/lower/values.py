@@ -202,7 +202,7 @@ class Values:
             case k.Cast(mode, arg):
                 return v.Cast(mode, self._data(arg, mask), type)
             case k.Select(condition, then, other):
-                chosen = self._condition(condition, mask)
+                chosen = self.condition_here(condition, mask)
                 return self.choose(chosen, self._number(then, mask), self._number(other, mask))
             case k.Read(array, subscript, elem):
                 return self._load_at(array, subscript, elem, mask)
@@ -216,21 +216,22 @@ class Values:
     def condition(self, expr: k.Expr, mask: v.Value | None) -> v.Value:
         """A condition as a mask; on indices alone it is decided without data where possible."""
         if is_index_condition(expr):
-            return self._condition(self.here(expr), mask)
+            return self.condition_here(self.here(expr), mask)
         match expr:
             case k.Op("and" | "or" | "not" as op, args):
                 return self._logic(op, [self.condition(a, mask) for a in args])
             case _:
                 return self.value(expr, mask)
 
-    def _condition(self, here: k.Expr, mask: v.Value | None) -> v.Value:
+    def condition_here(self, here: k.Expr, mask: v.Value | None = None) -> v.Value:
+        """A condition on loop variables and the lane as a mask."""
         if isinstance(here, k.Const):
             return v.Const(bool(here.value), self.mask_type(8))
         if not has_data(here) and v.LANE not in variables(here):
             return v.Condition(here, self.mask_type(8))
         match here:
             case k.Op("and" | "or" | "not" as op, args):
-                return self._logic(op, [self._condition(a, mask) for a in args])
+                return self._logic(op, [self.condition_here(a, mask) for a in args])
             case k.Op(op, (left, right)):
                 counted = None if has_data(here) else self._counted(op, left, right)
                 if counted is not None:
@@ -298,10 +299,10 @@ class Values:
         if parts is not None and (parts[1] == const(0) or self.lanes == 1):
             # One element for all lanes.
             single = uniform(mask)
-            if mask is None or single is not None:
-                scalar = v.Load(array, parts[0], v.VType(elem), None, single)
-                return scalar if self.lanes == 1 else v.Splat(scalar, self.type(elem))
-            parts = None
+            if mask is not None and single is None:
+                single = v.Reduce("any", mask, v.VType(BOOL))
+            scalar = v.Load(array, parts[0], v.VType(elem), None, single)
+            return scalar if self.lanes == 1 else v.Splat(scalar, self.type(elem))
         lanes = self.both(self.tail, mask)
         if lanes is not None:
             lanes = self.with_bits(lanes, elem.bits)
