@@ -58,7 +58,7 @@ def load(request: BuildRequest, *, mode: str = "extension") -> Library:
     """
     if not is_host(request.machine):
         raise ValueError(f"code for {request.machine} cannot be loaded into this process")
-    if mode == "extension" and _python_headers() is not None:
+    if mode == "extension" and python_headers() is not None:
         return _load_extension(request)
     return _load_shared(request)
 
@@ -219,7 +219,8 @@ def _load_shared(request: BuildRequest) -> Library:
 # ---------------------------------------------------------------- extension, API mode
 
 
-def _python_headers() -> Path | None:
+def python_headers() -> Path | None:
+    """The folder of Python.h, if it is installed."""
     folder = Path(sysconfig.get_paths()["include"])
     return folder if (folder / "Python.h").is_file() else None
 
@@ -229,7 +230,7 @@ def _load_extension(request: BuildRequest) -> Library:
     abi = (
         cffi.__version__,
         sysconfig.get_config_var("SOABI") or sys.version,
-        str(_python_headers()),
+        str(python_headers()),
     )
     # A module's name is its identity for the interpreter: one name, one content.
     module = f"_tdsl_{request_key(request, compiler, 'extension', abi)[:32]}"
@@ -242,27 +243,29 @@ def _load_extension(request: BuildRequest) -> Library:
         ffi.emit_c_code(str(folder / f"{module}.c"))
         kernel = [*compile_command(request, compiler), "-fPIC", "-c", f"{request.name}.c"]
         wrapper = [*compiler.command, "-O1", "-w", "-fPIC", "-DNDEBUG", "-c", f"{module}.c"]
-        link = [*compiler.command, *_extension_flags(), f"{request.name}.o", f"{module}.o"]
+        link = [*compiler.command, *extension_flags(), f"{request.name}.o", f"{module}.o"]
         return [
             [
                 [*kernel, "-o", f"{request.name}.o"],
-                [*wrapper, f"-I{_python_headers()}", "-o", f"{module}.o"],
+                [*wrapper, f"-I{python_headers()}", "-o", f"{module}.o"],
             ],
             [[*link, "-o", name, *link_flags(request)]],
         ]
 
     entry = artifact(request, compiler, "extension", (name,), steps, abi)
-    loaded = _import(module, entry[name])
+    loaded = import_extension(module, entry[name])
     return Library(loaded.ffi, loaded.lib, entry[name], request, compiler)
 
 
-def _extension_flags() -> list[str]:
+def extension_flags() -> list[str]:
+    """How a linker makes an extension of Python."""
     if sys.platform == "darwin":
         return ["-bundle", "-undefined", "dynamic_lookup"]
     return ["-shared"]
 
 
-def _import(module: str, path: Path) -> Any:
+def import_extension(module: str, path: Path) -> Any:
+    """Load an extension from where it is, by its name."""
     loader = importlib.machinery.ExtensionFileLoader(module, str(path))
     spec = importlib.util.spec_from_file_location(module, path, loader=loader)
     assert spec is not None

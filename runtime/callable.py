@@ -22,6 +22,7 @@ from tdsl.runtime.arguments import Bound, Checker, empty
 from tdsl.runtime.build import Library, assembly
 from tdsl.runtime.interface import Argument, Entry, SizePlan
 from tdsl.runtime.quick import Known, Slot, Surroundings, quick_call, remembered_key
+from tdsl.runtime.shortcall import short_call
 from tdsl.runtime.status import status_error
 from tdsl.runtime.threads import note_parallel_call
 
@@ -49,8 +50,13 @@ class CompiledKernel:
         self._local = threading.local()
         self._parallel = library.request.openmp
         # Python looks `__call__` up in the class, and this one is written for this kernel.
-        quick = quick_call(entry, self._slots, self._surroundings(plan))
-        self.__class__ = type(CompiledKernel.__name__, (CompiledKernel,), {"__call__": quick})
+        around = self._surroundings(plan)
+        quick = quick_call(entry, self._slots, around)
+        self._short = short_call(self, quick, entry, library, self._slots)
+        if around.fixed is not None:
+            self._remember_shortly(around.fixed)
+        call = quick if self._short is None else self._short
+        self.__class__ = type(CompiledKernel.__name__, (CompiledKernel,), {"__call__": call})
 
     # ------------------------------------------------------------ what it is
 
@@ -117,11 +123,17 @@ class CompiledKernel:
             return
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        self._known[key] = Known(
+        known = self._known[key] = Known(
             bound.sizes,
             self._workspace_bytes(bound.sizes),
             tuple(v.shape if isinstance(v, np.ndarray) else () for v in bound.values),
         )
+        if not sizes:  # else shapes alone may not determine them
+            self._remember_shortly(known)
+
+    def _remember_shortly(self, known: Known) -> None:
+        if self._short is not None and not known.workspace:
+            self._short.remember(known.sizes, known.shapes)
 
     def _run(self, bound: Bound) -> None:
         passed = [

@@ -39,7 +39,7 @@ def test_both_modes(capfd: pytest.CaptureFixture[str], new_cache: Path) -> None:
 def test_without_the_headers_of_python_a_shared_library_serves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(build, "_python_headers", lambda: None)
+    monkeypatch.setattr(build, "python_headers", lambda: None)
     library = load(AXPY)
     assert library.path.name == "libaxpy.so"
     calls(library)
@@ -54,7 +54,7 @@ def test_a_file_that_is_no_library_is_an_error_with_advice(tmp_path: Path) -> No
     path = tmp_path / "_tdsl_x.so"
     path.write_text("not a library")
     with pytest.raises(ToolchainError, match=r"cannot be loaded[\s\S]*noexec"):
-        build._import("_tdsl_x", path)
+        build.import_extension("_tdsl_x", path)
 
 
 def test_flags_and_definitions_reach_the_kernel() -> None:

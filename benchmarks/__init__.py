@@ -1,0 +1,1 @@
+"""Measurements against NumPy and onnxruntime, and of the compiler's own times."""
