@@ -5,6 +5,7 @@
                                    lines `...` stand for what is left out)
     ```text                        behind `tdsl error`: what is said about that file
     ```c [TARGET [V]]              lines that stand together in the C of the file above
+    ```c header                    the same, in its header
     ```console [error]             commands behind `$` and what they print; `error`: status 1
     ```python                      run as it stands, beside the files named so far
 
