@@ -12,8 +12,8 @@ from tdsl.ir.index import const
 from tdsl.ir.kernel import INDEX, Op
 from tdsl.lower.tables import ENDS, Bools, Ints, Table
 
-# A place in the text; a dim there (-1: none, -2: a loop before the place); its count, and which
-# loops around are in their last iteration.
+# A place in the text; a dim there with its count and which loops around are in their last
+# iteration (-1: without a dim; -2: a loop, by number, of which several iterations get here).
 Reached = tuple[int, int, int]
 
 
@@ -56,8 +56,6 @@ class _Reference:
                 if inside.rows:
                     left = inside.value(item.hi) - inside.columns[item.var]
                     inside = inside.having(_LAST + item.var, (left <= item.step).astype(np.int64))
-                    count = table.value(item.hi) - table.value(item.lo)
-                    self._reach(table, -2, np.clip((count - 1) // item.step, 0, 3))
                 if unrolled and table.sampled:
                     inside = _marked(inside, item)
                 self.block(item.body, inside)
@@ -71,11 +69,12 @@ class _Reference:
                 for number, body in cases:
                     self.block(body, table.where(value == number))
                 if default is not None:
-                    left = ~np.isin(value, [n for n, _ in cases])
-                    self.block(default, table.where(left))
+                    chosen = ~np.isin(value, [n for n, _ in cases])
+                    self.block(default, table.where(chosen))
 
     def _instance(self, instance: ir.Instance, table: Table) -> None:
         self._reach(table, -1, _last(table))
+        self._repeat(table)
         for n, dim in enumerate(instance.dims):
             end = const(dim.extent)
             count = end if dim.count is None else Op("min", (end, dim.count), INDEX)
@@ -85,16 +84,25 @@ class _Reference:
             table = table.where(table.holds(instance.guard))
         values = [table.choice, *(table.value(e) for _, e in instance.index)]
         rows = np.stack(values, 1)
-        surely = np.ones(table.rows, dtype=np.bool_)
+        surely: Bools = np.ones(table.rows, dtype=np.bool_)
         for name, column in table.columns.items():
             if name.startswith(SURELY):
-                surely &= column != 0
+                surely &= np.not_equal(column, 0)
         self.found.append((instance.statement, rows, table.time, surely))
 
     def _reach(self, table: Table, dim: int, counts: Ints) -> None:
         for code in np.unique(table.choice * _MOST + counts).tolist():
             choice, count = divmod(code, _MOST)
             self.reached.setdefault(choice, set()).add((len(self.found), dim, count))
+
+    def _repeat(self, table: Table) -> None:
+        """Loops of which several iterations get here."""
+        loops = [name for name in table.columns if name.startswith(_LAST)]
+        for n, name in enumerate(loops):
+            values = table.columns[name.removeprefix(_LAST)]
+            both = np.unique(table.choice * _MOST + (values - values.min(initial=0)))
+            for choice in np.flatnonzero(np.bincount(both // _MOST) > 1).tolist():
+                self.reached.setdefault(choice, set()).add((len(self.found), -2, n))
 
 
 def _last(table: Table) -> Ints:

@@ -61,8 +61,9 @@ def _turns(sizes: int, steps: int) -> Iterator[Sequence[int | None]]:
 
 def _values(numbers: set[int], low: int) -> list[int]:
     """One more and one less than each number first; then all that leaves another rest."""
-    around = [f + d for d in (1, -1, 0, 2) for f in sorted(numbers)]
-    every = [*around, *(2 * f + 1 for f in sorted(numbers)), *(low + s for s in SMALL)]
+    blocks = sorted(numbers, reverse=True)
+    around = [x for f in blocks for x in (f + 1, f + 2, f - 1, 2 * f + 1, f)]
+    every = [*around, *(low + s for s in SMALL)]
     every += range(max(numbers, default=0))
     return list(dict.fromkeys(max(low, value) for value in every))
 

@@ -67,6 +67,7 @@ class _Leaf:
     """An element that a value is made of. element: None where data decide it.
 
     instead: a value that was stored is what that element holds, or what it was made of itself.
+    register: the one that holds it, and in which iterations of its block.
     """
 
     array: str
@@ -74,12 +75,13 @@ class _Leaf:
     on: Mask
     time: Time
     instead: tuple[_Leaf, ...] | None = None
+    register: tuple[_Register, Ints] | None = None
 
 
 @dataclass
 class _Register:
-    """A variable that is assigned to, per iteration of its block and lane: was it loaded, and is
-    it stored in the end? parent: the register that a partial result is joined with.
+    """A variable that is assigned to, per iteration of its block and lane: was it loaded or set,
+    and is it stored in the end? parent: the register that a partial result is joined with.
 
     depth: of its block. loads, uses, ends: at which of the block's positions it is loaded, is
     read or assigned, and is stored or joined.
@@ -89,7 +91,7 @@ class _Register:
     home: Home | None
     parent: str | None
     depth: int
-    loaded: Bools
+    known: Bools
     stored: Bools
     joined: Ints
     writes: list[_Write] = field(default_factory=list)
@@ -239,7 +241,7 @@ class Walk:
         scope: _Scope,
     ) -> None:
         ids = table.columns[_id(register.name)]
-        lanes = register.loaded.shape[1]
+        lanes = register.known.shape[1]
         env = table.env
         if origin is not None:
             home = self._home(register, scope)
@@ -250,6 +252,8 @@ class Walk:
                 write = replace(write, active=write.active & on.may)
             write.ids = ids
             register.writes.append(write)
+            if not write.stmt.is_update and write.active.shape[1] == lanes:
+                np.logical_or.at(register.known, ids, write.active)
             register.uses.append(register.position(table))
             return
         match value:
@@ -262,7 +266,7 @@ class Walk:
                 )
                 if home.buffer != buffer or (np.broadcast_to(wrong, active.shape) & active).any():
                     raise Miscompiled(f"{register.name} is loaded from another element than stored")
-                np.logical_or.at(register.loaded, ids, active)
+                np.logical_or.at(register.known, ids, active)
             case v.Const():
                 pass
             case _:
@@ -301,15 +305,10 @@ class Walk:
         early = [u for u in register.uses if any(u < load for load in register.loads)]
         if late or early:
             raise Miscompiled(f"{register.name} is used where it is not loaded, or stored already")
-        defined = register.loaded.copy()
         for write in register.writes:
             assert write.ids is not None
-            active = np.broadcast_to(write.active, np.broadcast_shapes(
-                write.active.shape, (len(write.ids), stored.shape[1])))  # fmt: skip
-            if active.shape[1] == defined.shape[1]:
-                np.logical_or.at(defined, write.ids, active)
-            self._commit(replace(write, active=active & stored[write.ids]))
-        if (register.stored & ~defined).any():
+            self._commit(replace(write, active=write.active & stored[write.ids]))
+        if (register.stored & ~register.known).any():
             raise Miscompiled(f"{register.name} is stored, but holds nothing")
 
     def _write(
@@ -364,7 +363,8 @@ class Walk:
                 register.uses.append(used)
                 home = self._home(register, scope)
                 element = _element(home.offset, home.stride, type.lanes, env)
-                yield _Leaf(home.buffer, element, EVERYWHERE, time)
+                holder = None if register.parent else (register, table.columns[_id(name)])
+                yield _Leaf(home.buffer, element, EVERYWHERE, time, None, holder)
             case v.Ref(name, type):
                 inner = tuple(self._leaves(scope.lets[name], table, scope, scope.made[name]))
                 if name not in scope.stored:
@@ -426,6 +426,10 @@ class Walk:
         accesses = reads(stmt, self.memory, env)
         found: list[list[_Leaf]] = [[] for _ in accesses]
         for leaf in write.leaves:
+            if leaf.register is not None:
+                register, ids = leaf.register
+                if (active & ~register.known[ids]).any():
+                    raise Miscompiled(f"{stmt.name} reads {register.name}, which holds nothing")
             _match(leaf, accesses, active, found, stmt)
         for access, leaves in zip(accesses, found, strict=True):
             needed = access.must & active
