@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tdsl.ir.kernel import Array, Expr, Read, Select, Size, children
 from tdsl.lower.memory import place
-from tdsl.lower.tables import NO, YES, Bools, Env, Ints, OnData, Table, evaluate, size_column
+from tdsl.lower.tables import (
+    CHOICE,
+    NO,
+    YES,
+    Bools,
+    Env,
+    Ints,
+    OnData,
+    Table,
+    evaluate,
+    size_column,
+)
 from tdsl.polyhedral.program import Stmt
 
 
@@ -26,41 +37,63 @@ class Access:
 
 @dataclass(frozen=True)
 class Memory:
-    """Offsets of elements; the sizes are in the environment, free strides too."""
+    """Offsets of elements. By array, and by the number of the choice of sizes: the strides, and
+    the least and the greatest offset."""
 
     arrays: Mapping[str, Array]
+    strides: Mapping[str, Sequence[Ints]]
+    ends: Mapping[str, tuple[Ints, Ints]]
 
-    def with_strides(self, table: Table) -> Table:
-        """Before any loop: free strides get some value, with a gap behind each row."""
-        for array in self.arrays.values():
-            if array.strides is None:
-                continue
-            step = np.ones(table.rows, dtype=np.int64)
-            for stride, extent in reversed(list(zip(array.strides, array.shape, strict=True))):
-                if isinstance(stride, str):
-                    table = table.having(size_column(stride), step)
-                step = step * (table.value(extent) + 1)
-        return table
+    @staticmethod
+    def of(arrays: Mapping[str, Array], table: Table) -> tuple[Memory, Table]:
+        """`table`: a row for each choice; it gets the free strides, with a gap behind rows."""
+        strides, ends = {}, {}
+        for name, array in arrays.items():
+            if array.strides is not None:
+                table = _with_free(array, table)
+            strides[name] = [_by_choice(table, table.value(s)) for s in place(array).strides]
+            ends[name] = _ends(array, table)
+        return Memory(arrays, strides, ends), table
 
     def element(self, array: str, subscript: tuple[Expr, ...], env: Env) -> Ints:
         """The offset of an element; raises OnData where data decide the subscript."""
         total = np.zeros((1, 1), dtype=np.int64)
-        for index, stride in zip(subscript, place(self.arrays[array]).strides, strict=True):
-            total = total + evaluate(index, env) * evaluate(stride, env)
+        choice = env[CHOICE]
+        for index, stride in zip(subscript, self.strides[array], strict=True):
+            total = total + evaluate(index, env) * stride[choice]
         return total
 
     def bounds(self, array: str, env: Env) -> tuple[Ints, Ints]:
         """The least and the greatest offset of an element; 0 and -1 where there is none."""
-        low = high = np.zeros((1, 1), dtype=np.int64)
-        none = NO
-        for extent, stride in zip(
-            self.arrays[array].shape, place(self.arrays[array]).strides, strict=True
-        ):
-            length = evaluate(extent, env)
-            none = none | (length <= 0)
-            reach = (length - 1) * evaluate(stride, env)
-            low, high = low + np.minimum(0, reach), high + np.maximum(0, reach)
-        return np.where(none, 0, low), np.where(none, -1, high)
+        low, high = self.ends[array]
+        return low[env[CHOICE]], high[env[CHOICE]]
+
+
+def _by_choice(table: Table, values: Ints) -> Ints:
+    result = np.zeros(int(table.choice.max(initial=-1)) + 1, dtype=np.int64)
+    result[table.choice] = values
+    return result
+
+
+def _with_free(array: Array, table: Table) -> Table:
+    step = np.ones(table.rows, dtype=np.int64)
+    for stride, extent in reversed(list(zip(array.strides or (), array.shape, strict=True))):
+        if isinstance(stride, str):
+            table = table.having(size_column(stride), step)
+        step = step * (table.value(extent) + 1)
+    return table
+
+
+def _ends(array: Array, table: Table) -> tuple[Ints, Ints]:
+    low = high = np.zeros(table.rows, dtype=np.int64)
+    none = np.zeros(table.rows, dtype=np.bool_)
+    for extent, stride in zip(array.shape, place(array).strides, strict=True):
+        length = table.value(extent)
+        none = none | (length <= 0)
+        reach = (length - 1) * table.value(stride)
+        low, high = low + np.minimum(0, reach), high + np.maximum(0, reach)
+    least, greatest = np.where(none, 0, low), np.where(none, -1, high)
+    return _by_choice(table, least), _by_choice(table, greatest)
 
 
 def reads(stmt: Stmt, memory: Memory, env: Env) -> list[Access]:

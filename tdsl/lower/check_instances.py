@@ -49,10 +49,10 @@ def check_instances(program: Program, lowered: Lowered, order: Order) -> None:
     found, table = _run(lowered.versions, sizes)
     chosen = _affordable(found, table)
     ran = {name: r.where(np.isin(r.instances[:, 0], chosen)) for name, r in found.ran.items()}
-    walk = Walk(program, Memory(program.arrays))
-    table = walk.memory.with_strides(table)
+    memory, table = Memory.of(program.arrays, table)
+    walk = Walk(program, memory)
     walk.function(lowered.function.body, table.where(np.isin(table.choice, chosen)))
-    _Check(program, walk.memory, table, sizes, groups).check(ran, walk.finished())
+    _Check(program, memory, table, sizes, groups).check(ran, walk.finished())
 
 
 def _run(nest: Block, sizes: Sequence[Mapping[str, int]]) -> tuple[Reference, Table]:
