@@ -162,10 +162,13 @@ def _range(
     return _Range(first, extent, values, text)
 
 
-def _balanced(values: isl.Map, block: int, factor: int, sizes: Sequence[Expr]) -> tuple[Expr, Expr]:
+def _balanced(
+    values: isl.Map, block: int, factor: int, sizes: Sequence[Expr]
+) -> tuple[Expr, Expr] | None:
     """Start and count of a block, where the last two blocks share the rest.
 
     All blocks but the last start at anchor + factor * block, the last one at or before that.
+    None where that is not so: the blocks were shifted, or depend on other loops.
     """
     depth = values.dim(isl.dim_type.in_)
     blocks = (
@@ -174,6 +177,8 @@ def _balanced(values: isl.Map, block: int, factor: int, sizes: Sequence[Expr]) -
     taken = values.range()
     first, last = taken.dim_min(0), taken.dim_max(0)
     final = values.lexmin().range().dim_max(0)  # where the last block starts
+    if not _is_balanced(values, block, factor, (first, last, final, blocks.dim_max(0))):
+        return None
 
     known = values.params()
 
@@ -186,6 +191,22 @@ def _balanced(values: isl.Map, block: int, factor: int, sizes: Sequence[Expr]) -
     is_last = compare("ge", number, text(blocks.dim_max(0)))
     count = simplify(Select(is_last, add(sub(text(last), end), const(1)), rest, INDEX))
     return minimum(regular, end), count
+
+
+def _is_balanced(values: isl.Map, block: int, factor: int, ends: tuple[isl.PwAff, ...]) -> bool:
+    """Whether each block holds what the expressions of `_balanced` say, and without gaps."""
+    space = values.domain().get_space()
+    first, last, final, top = (end.insert_domain(space) for end in ends)
+    number = isl.PwAff.from_aff(isl.Aff.var_on_domain(isl.LocalSpace.from_space(space), SET, block))
+    regular = first.add(number.scale_val(isl.Val(factor)))
+    low = regular.min(final)
+    usual = regular.add_constant_val(isl.Val(factor - 1)).min(final.add_constant_val(isl.Val(-1)))
+    in_last = number.ge_set(top)
+    high = last.intersect_domain(in_last).union_add(usual.intersect_domain(in_last.complement()))
+    said = isl.Map.universe(values.get_space())
+    said = said.lower_bound_multi_pw_aff(isl.MultiPwAff.from_pw_aff(low))
+    said = said.upper_bound_multi_pw_aff(isl.MultiPwAff.from_pw_aff(high))
+    return bool(said.intersect_domain(values.domain()).is_equal(values))
 
 
 def _anchor(block: isl.PwAff, coordinate: isl.PwAff, factor: int) -> isl.PwAff | None:

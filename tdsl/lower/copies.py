@@ -76,7 +76,7 @@ class _Write:
         elif self.context.scope(array) is None:
             self._store(self._joined(value, offset, chosen), offset, chosen)
         else:
-            register = register_for(self.context, array, offset, values, write=True)
+            register = register_for(self.context, array, offset, values, writer=self.stmt.name)
             self._assign(register, value, chosen)
 
     @property
@@ -153,7 +153,7 @@ class _Write:
         scalar = replace(self.values, lanes=1, tail=None)
         kept = context.scope(array) is not None
         if kept and elem != BOOL:
-            register_for(context, array, offset, scalar, write=True).touched = True
+            register_for(context, array, offset, scalar, writer=self.stmt.name).touched = True
             partial = partial_for(context, array, (offset, self.copy.chunk), op, identity)
             ref = v.Ref(partial.name, partial.type)
             new = self.values.operation(COMBINE.get(op, op), [ref, value], elem)
@@ -167,7 +167,7 @@ class _Write:
         single = replace(self, stmt=replace(self.stmt, op=op), values=scalar)
         # The origin keeps all lanes: they are what is written.
         if kept:
-            register = register_for(context, array, offset, scalar, write=True)
+            register = register_for(context, array, offset, scalar, writer=self.stmt.name)
             single._assign(register, total, None)
         else:
             single._store(single._joined(total, offset, None), offset, None)
@@ -179,11 +179,11 @@ def _kept(context: Context, array: str, offset: Expr, values: Values) -> v.Value
         return None
     if values.lanes > 1 and _one_element(offset):
         single = replace(values, lanes=1, tail=None)
-        register = register_for(context, array, offset, single, write=False)
+        register = register_for(context, array, offset, single, writer=None)
         register.touched = True
         scalar = v.Ref(register.name, register.type)
         return v.Splat(scalar, values.type(register.type.elem))
-    register = register_for(context, array, offset, values, write=False)
+    register = register_for(context, array, offset, values, writer=None)
     register.touched = True
     return v.Ref(register.name, register.type)
 

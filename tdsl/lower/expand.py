@@ -20,14 +20,15 @@ from tdsl.ir.index import (
     sub,
     substitute,
     variables,
+    whole_blocks,
 )
-from tdsl.ir.kernel import Const, Expr, Op, Var
+from tdsl.ir.kernel import Const, Expr, Op, Var, walk
 from tdsl.ir.types import BOOL
 from tdsl.lower.builder import Code, Names, written
 from tdsl.lower.context import Context
 from tdsl.lower.copies import Copy, write_copy
 from tdsl.lower.keep import close
-from tdsl.lower.lanes import chunks, widest_bytes, widths
+from tdsl.lower.lanes import chunks, not_linear, widest_bytes, widths
 from tdsl.lower.memory import stored_type
 from tdsl.lower.registers import CannotKeep, Guards, Scope
 from tdsl.lower.rename import rename
@@ -209,7 +210,13 @@ class Expander:
         stmt = self.context.program.statements[instance.statement]
         varying = frozenset(i for i, e in instance.index if dim.var in variables(e))
         elem = stored_type(self.context.program.arrays[stmt.write.array].type)
-        return widths(self.context.target, widest_bytes(stmt, elem.bytes, varying), dim.width)
+        bytes = widest_bytes(stmt, elem.bytes, varying)
+        found = widths(self.context.target, bytes, dim.width)
+        if bytes < 8 and not all(
+            _by_count(instance, dim, start, lanes) for start, lanes in chunks(dim.extent, found)
+        ):
+            return widths(self.context.target, 8, dim.width)
+        return found
 
     def _guarded(self, instance: ir.Instance, env: dict[str, Expr], copy: Copy, code: Code) -> None:
         guard = None
@@ -230,6 +237,21 @@ class Expander:
             write_copy(self.context, instance, env, copy, guard, inner)
         code.forget_all(written(inner.items))
         code.add(v.If(test, v.Block(tuple(inner.items))))
+
+
+def _by_count(instance: ir.Instance, dim: ir.Dim, start: int, lanes: int) -> bool:
+    """Whether places and guards of a chunk grow by constants a lane: no int64 lanes are needed."""
+    lane = Var(v.LANE)
+    for expr in (instance.guard, *(e for _, e in instance.index)):
+        if expr is None or dim.var not in variables(expr):
+            continue
+        here = simplify(substitute(expr, {dim.var: add(const(start), lane)}))
+        if any(
+            not_linear(part) and v.LANE in variables(part)
+            for part in walk(whole_blocks(here, v.LANE, lanes))
+        ):
+            return False
+    return True
 
 
 def _ends(hi: Expr) -> tuple[Expr, ...]:

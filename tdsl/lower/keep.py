@@ -15,9 +15,10 @@ COMBINE = {"any": "or", "all": "and"}  # the operation that joins two values of 
 
 
 def register_for(
-    context: Context, array: str, offset: Expr, values: Values, *, write: bool
+    context: Context, array: str, offset: Expr, values: Values, *, writer: str | None
 ) -> Register:
-    """The register of the elements at an offset in the scope of their array."""
+    """The register of the elements at an offset in the scope of their array, for the statement
+    that writes it or, with None, for a read."""
     scope, top = context.scopes[array]
     base, stride = scope.place(offset, values.lanes)
     around = (c for guard in context.guards for c in conjuncts(guard))
@@ -32,8 +33,9 @@ def register_for(
     if register.mask != values.tail or register.stride != stride:
         raise CannotKeep(array, "its elements are used under several masks")
     register.used = either(register.used, guards)
-    if write:
+    if writer is not None:
         register.written = either(register.written, guards)
+        register.writers |= {writer}
     return register
 
 
@@ -51,6 +53,7 @@ def partial_for(
 
 def close(context: Context, scope: Scope, inner: Code, code: Code) -> None:
     """Adds the finished scope to the code around it."""
+    scope.refuse_shared()
     place = context.places[scope.array]
     opening: list[v.Item] = []
     for register in scope.registers.values():

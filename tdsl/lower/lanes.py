@@ -43,15 +43,18 @@ def _varies(expr: k.Expr, varying: frozenset[str]) -> bool:
 def _needs_numbers(expr: k.Expr, varying: frozenset[str]) -> bool:
     """Whether an index needs int64 lanes: it depends on data, or not linearly on the lane."""
     for part in k.walk(expr):
-        match part:
-            case k.Read() | k.Cast():
-                return True
-            case k.Op("floordiv" | "mod" | "min" | "max" | "abs") | k.Select():
-                if _varies(part, varying):
-                    return True
-            case _:
-                pass
+        if isinstance(part, k.Read | k.Cast) or (not_linear(part) and _varies(part, varying)):
+            return True
     return False
+
+
+def not_linear(part: k.Expr) -> bool:
+    """Whether the outermost operation of an index expression is none of a linear one."""
+    match part:
+        case k.Op("floordiv" | "mod" | "min" | "max" | "abs") | k.Select():
+            return True
+        case _:
+            return False
 
 
 def widths(target: Target, bytes: int, most: int | None) -> tuple[int, ...]:

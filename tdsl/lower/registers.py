@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tdsl.ir import vector as v
-from tdsl.ir.index import conjunction, const, linear_in, simplify, variables
+from tdsl.ir.index import conjunction, const, constant_difference, linear_in, simplify, variables
 from tdsl.ir.kernel import Expr, Op
 from tdsl.ir.types import BOOL
 
@@ -34,7 +34,7 @@ class Register:
 
     mask: the lanes that exist. used, written: under which conditions its uses and its writes
     run, one conjunction for each. loaded: it must be loaded before the scope. touched: some
-    code uses it already.
+    code uses it already. writers: the statements that write it.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Register:
     used: tuple[Guards, ...] = ()
     written: tuple[Guards, ...] = ()
     touched: bool = False
+    writers: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -79,6 +80,26 @@ class Scope:
         if lanes > 1 and stride == const(0):
             raise CannotKeep(self.array, "several lanes would share an element")
         return base, None if lanes == 1 or stride == const(1) else stride
+
+    def refuse_shared(self) -> None:
+        """Raises CannotKeep where two registers may be the same element.
+
+        Those that one statement writes are apart: each of its elements belongs to one iteration
+        of the dimensions. `S.init` may name S's elements by other expressions.
+        """
+        kept = [r for r in self.registers.values() if r.written]
+        for number, one in enumerate(kept):
+            for other in kept[:number]:
+                if not one.writers & other.writers and not _apart(one, other):
+                    raise CannotKeep(self.array, "several registers may be the same element")
+
+
+def _apart(one: Register, other: Register) -> bool:
+    """Whether two registers surely share no element: their offsets differ by a constant."""
+    gap = constant_difference(one.offset, other.offset)
+    if gap is None or one.stride is not None or other.stride is not None:
+        return False
+    return gap >= other.type.lanes or -gap >= one.type.lanes
 
 
 def either(known: tuple[Guards, ...], new: Guards) -> tuple[Guards, ...]:

@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from tdsl.elementary import is_elementary
 from tdsl.ir import kernel as k
 from tdsl.ir import vector as v
 from tdsl.ir.index import (
     add,
     compare,
     const,
+    floor_of,
     linear_in,
     simplify,
     sub,
@@ -98,6 +100,8 @@ class Values:
         if op in k.LOGIC:
             return self._logic(op, args)
         if op in ("min", "max") and self.numerics.strict and type.is_float:
+            op += "_strict"
+        if self.numerics.strict and is_elementary(op, type):
             op += "_strict"
         if self.numerics.fma and type.is_float and op in ("add", "sub"):
             fused = _fuse(op, args[0], args[1])
@@ -242,30 +246,29 @@ class Values:
                 raise AssertionError(f"not a condition: {here!r}")
 
     def _counted(self, op: str, left: k.Expr, right: k.Expr) -> v.Value | None:
-        """lane < count, for comparisons of expressions that grow by one a lane."""
+        """lane < count, for comparisons of expressions that grow by a constant each lane."""
         parts = linear_in(sub(left, right), v.LANE)
-        if parts is None or parts[1] not in (const(1), const(-1)):
+        if parts is None or not isinstance(parts[1], k.Const) or parts[1] == const(0):
             return None
-        base, stride = parts
-        if op in ("eq", "ne"):
-            at = sub(const(0), base) if stride == const(1) else base
-            upto, before = self._first(add(at, const(1))), self._first(at)
-            same = self._logic("and", [upto, self._logic("not", [before])])
-            return same if op == "eq" else self._logic("not", [same])
-        if stride == const(-1):
-            # base - lane op 0  <=>  lane - base flipped-op 0
-            base, op = sub(const(0), base), {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[op]
-        # lane + base op 0
-        at = sub(const(0), base)
+        base, stride = parts[0], int(parts[1].value)
+        if stride < 0:
+            # base - s * lane op 0  <=>  s * lane - base flipped-op 0
+            base, stride = sub(const(0), base), -stride
+            op = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(op, op)
+        # s * lane + base op 0: the first `below` lanes are less than 0, `upto` at most 0.
+        upto = add(floor_of(sub(const(0), base), stride), const(1))
+        below = floor_of(sub(const(stride - 1), base), stride)
         match op:
             case "lt":
-                return self._first(at)
+                return self._first(below)
             case "le":
-                return self._first(add(at, const(1)))
+                return self._first(upto)
             case "ge":
-                return self._logic("not", [self._first(at)])
-            case _:
-                return self._logic("not", [self._first(add(at, const(1)))])
+                return self._logic("not", [self._first(below)])
+            case "gt":
+                return self._logic("not", [self._first(upto)])
+        same = self._logic("and", [self._first(upto), self._logic("not", [self._first(below)])])
+        return same if op == "eq" else self._logic("not", [same])
 
     def _first(self, count: k.Expr) -> v.Value:
         return self.first_lanes(count)
