@@ -1,0 +1,1 @@
+"""Every example, against the interpreter and against NumPy."""
