@@ -17,6 +17,7 @@ from tdsl.codegen.entry import (
     pointer,
     prototype,
 )
+from tdsl.codegen.functions import define_functions
 from tdsl.codegen.literals import literal
 from tdsl.codegen.names import Names
 from tdsl.codegen.statements import StatementPrinter
@@ -72,6 +73,7 @@ def emit_module(
         code += ["", *printer.code(variants.get(function.name, ""))]
         heads += ["", *printer.header()]
         cdef += printer.prototypes()
+    define_functions(unit)
     header_name = comment_text(name).replace('"', "")
     return CModule(
         name,

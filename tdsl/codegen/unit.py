@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tdsl.codegen.text import C
+from tdsl.codegen.text import C, call
 from tdsl.ir.types import BOOL, ElemType
 from tdsl.ir.vector import VType
 from tdsl.targets import Row, Target, instructions
@@ -34,6 +34,7 @@ class Unit:
         self.typedefs: dict[str, str] = {}
         self.headers: set[str] = set()
         self.features: set[str] = set()
+        self.functions: dict[str, tuple[str, VType]] = {}  # elementary ones that are called
 
     # ------------------------------------------------------------ rows
 
@@ -109,6 +110,12 @@ class Unit:
         ):  # fmt: skip
             if word in text:
                 self.headers.add(header)
+
+    def elementary(self, op: str, type: VType, arg: C) -> C:
+        """A call of an elementary function, which is defined when all code is printed."""
+        name = f"tdsl_{op}_{type}"
+        self.functions[name] = (op, type)
+        return call(name, arg)
 
     def function(
         self, result: str, name: str, parameters: Sequence[str], body: Sequence[str]

@@ -16,6 +16,7 @@ from tdsl.codegen.scalar import scalar_cast, scalar_op
 from tdsl.codegen.text import C, binary, call, ternary
 from tdsl.codegen.unit import SCALARS, Unit, kept
 from tdsl.codegen.vectors import choose, plain_op, splat, vector_op
+from tdsl.elementary import is_elementary
 from tdsl.ir.kernel import Const as IndexConst
 from tdsl.ir.kernel import Expr
 from tdsl.ir.types import TYPES
@@ -73,6 +74,8 @@ class ValuePrinter:
                 return gather_lanes(unit, type, array, self(offset), self._mask(mask))
             case Op(op, args):
                 printed = [self(a) for a in args]
+                if is_elementary(op, type.elem):
+                    return unit.elementary(op, type, printed[0])
                 if type.lanes == 1:
                     return scalar_op(unit, op, printed, args[0].type.elem)
                 return vector_op(unit, value, printed)

@@ -97,7 +97,9 @@ class Gather:
 class Op:
     """`op`: those of `tdsl.ir.kernel.OPS`, and "fma": args[0] * args[1] + args[2], one rounding,
     "fnma": args[2] - args[0] * args[1], one rounding. Comparisons give masks; and, or, not take
-    masks (scalars: BOOL). min and max carry NaN; "min_strict" and "max_strict" order -0 < +0."""
+    masks (scalars: BOOL). min and max carry NaN; "min_strict" and "max_strict" order -0 < +0.
+    "exp_strict" and so on, of f32 and f64: elementary functions without fused operations, alike
+    on every target. "sin_far" and "cos_far": the C library's, lane by lane."""
 
     op: str
     args: tuple[Value, ...]

@@ -1,0 +1,119 @@
+"""exp, exp2 and what follows from them: sigmoid, tanh.
+
+Cody and Waite, Software Manual for the Elementary Functions (1980): x = k ln 2 + r with a whole k
+and |r| <= ln(2) / 2; ln 2 is the sum of two numbers, the first short enough for k times it to be
+exact. Then e^x = 2^k e^r, and e^r is a polynomial.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tdsl.elementary.coefficients import EXP, EXP2, LN2, LOG2E
+from tdsl.elementary.formula import Formula, Term
+from tdsl.ir.vector import Block
+
+# Beyond these e^x and 2^x are 0 and infinity after rounding, and 2^k can be made in two steps.
+_EXP_RANGE = {"f32": (-104.0, 89.0), "f64": (-746.0, 710.0)}
+_EXP2_RANGE = {"f32": (-150.0, 128.0), "f64": (-1075.0, 1024.0)}
+_TANH_END = {"f32": 10.0, "f64": 20.0}  # from here on tanh x rounds to 1
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """x = count * ln 2 + r; `minus_one` is e^r - 1, relatively exact to about an ulp; `low` is
+    what it lost when it was rounded."""
+
+    count: Term
+    minus_one: Term
+    low: Term
+
+
+def whole(f: Formula, scaled: Term, name: str = "k") -> Term:
+    """The nearest whole number, as a float."""
+    return f.let(name, scaled - f.shifter)
+
+
+def power_of_two(f: Formula, k: Term) -> Term:
+    """2^k for a whole k as a float, if that is a normal number. The sum holds k plus the bias
+    of the exponent in its low bits; the shift drops all above."""
+    return f.from_bits(f.bits(k + (f.shifter + f.bias)) << f.mantissa)
+
+
+def scale(f: Formula, value: Term, k: Term) -> Term:
+    """value * 2^k, rounded once, also where 2^k alone overflows or is subnormal: in two steps,
+    the first of which is exact."""
+    half = f.let("half", f.fma(k, 0.5, f.shifter) - f.shifter)
+    first = f.let("first", value * power_of_two(f, half))
+    return first * power_of_two(f, k - half)
+
+
+def reduce(f: Formula, x: Term) -> Reduced:
+    """For an x in the range of e^x."""
+    high, low = LN2[f.name]
+    k = whole(f, f.fma(x, LOG2E[f.name], f.shifter))
+    r = f.let("r", f.fnma(k, low, f.fnma(k, high, x)))
+    curve = f.let("curve", f.polynomial(r, EXP[f.name]) * (r * r))
+    t = f.let("t", r + curve)
+    return Reduced(k, t, (r - t) + curve)
+
+
+def exponential(f: Formula, x: Term) -> Term:
+    """e^x for any x."""
+    low, high = _EXP_RANGE[f.name]
+    reduced = reduce(f, f.let("inside", x.at_least(low).at_most(high)))
+    return scale(f, reduced.minus_one + 1.0, reduced.count)
+
+
+def exp(f: Formula) -> Block:
+    """e^x."""
+    return f.result(exponential(f, f.x))
+
+
+def exp2(f: Formula) -> Block:
+    """2^x = 2^k 2^r with a whole k and |r| <= 1/2."""
+    low, high = _EXP2_RANGE[f.name]
+    inside = f.let("inside", f.x.at_least(low).at_most(high))
+    k = whole(f, inside + f.shifter)
+    r = f.let("r", inside - k)
+    return f.result(scale(f, f.fma(r, f.polynomial(r, EXP2[f.name]), 1.0), k))
+
+
+def _quotient(f: Formula, n: Term, n_low: Term, d: Term, d_low: Term) -> Term:
+    """(n + n_low) / (d + d_low) for 1 <= d <= 2: one division and the first-order correction, in
+    which 1 / d may be a straight line."""
+    q = f.let("q", n / d)
+    error = f.fnma(q, d_low, n_low)
+    return f.fma(error, f.fnma(d, 0.5, 1.453125), q)
+
+
+def sigmoid(f: Formula) -> Block:
+    """1 / (1 + e^-x) for x >= 0, e^x / (1 + e^x) below: with e = e^-|x| nothing overflows."""
+    reduced = reduce(f, f.let("inside", (-abs(f.x)).at_least(_EXP_RANGE[f.name][0])))
+    k, t = reduced.count, reduced.minus_one
+    p = f.let("p", t + 1.0)
+    p_low = f.let("p_low", (1.0 - p) + t + reduced.low)
+    # In the denominator powers that are no normal numbers do not count.
+    power = f.let("power", power_of_two(f, k.at_least(float(1 - f.bias))))
+    e = f.let("e", p * power)
+    d = f.let("d", e + 1.0)
+    d_low = f.let("d_low", f.fma(p_low, power, (1.0 - d) + e))
+    positive = f.let("positive", f.x >= 0.0)
+    n, n_low = f.choose(positive, 1.0, p), f.choose(positive, 0.0, p_low)
+    q = f.let("quotient", _quotient(f, n, n_low, d, d_low))
+    return f.result(scale(f, q, f.let("places", f.choose(positive, 0.0, k))))
+
+
+def tanh(f: Formula) -> Block:
+    """(1 - e) / (1 + e) with e = e^(-2 |x|), by way of m = e - 1: -m / (2 + m). Near 0 m is
+    relatively exact, and nothing cancels."""
+    size = f.let("size", abs(f.x).at_most(_TANH_END[f.name]))
+    reduced = reduce(f, f.let("y", size * -2.0))
+    power = f.let("power", power_of_two(f, reduced.count))
+    change = f.let("change", power * reduced.minus_one)
+    m, m_low = f.two_sum("m", f.let("step", power - 1.0), change)
+    low = f.let("low", f.fma(reduced.low, power, m_low))
+    d = f.let("d", m + 2.0)
+    d_low = f.let("d_low", (2.0 - d) + m + low)
+    q = _quotient(f, -m, -low, d, d_low)
+    return f.result(f.with_sign(q, f.x))
