@@ -11,10 +11,11 @@ and find in each what the same instances wrote before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tdsl.diagnostics import BudgetExceeded
 from tdsl.ir.loops import Block
 from tdsl.lower.accesses import Access, Memory, reads
 from tdsl.lower.lower import Lowered
@@ -56,15 +57,27 @@ def check_instances(program: Program, lowered: Lowered, order: Order) -> None:
 
 
 def _run(nest: Block, sizes: Sequence[Mapping[str, int]]) -> tuple[Reference, Table]:
-    """What the loops run at all sizes that are small enough; these sizes."""
+    """What the loops run at all sizes that are small enough; these sizes.
+
+    Where none are, the iterations at the ends of the loops; the values of their variables are
+    fixed then, since later loops are cut otherwise.
+    """
     table = start(sizes)
     while table.rows:
         try:
             return reference(nest, table), table
         except TooMany as error:
             table = table.where(~np.isin(table.choice, error.choices))
-    table = start(sizes[:1], sampled=True)
-    return reference(nest, table), table
+    for ends in (2, 1):
+        table = start(sizes[:1], ends=ends)
+        try:
+            values = reference(nest, table).values
+            sample = {var: np.unique(np.r_[v[:ends], v[-ends:]]) for var, v in values.items()}
+            table = replace(table, ends=0, sample=sample)
+            return reference(nest, table), table
+        except TooMany:
+            continue
+    raise BudgetExceeded.at(None, "the lanes of the kernel are too many to be checked")
 
 
 def _affordable(found: Reference, table: Table) -> Sequence[int]:

@@ -10,7 +10,7 @@ import numpy as np
 from tdsl.ir import loops as ir
 from tdsl.ir.index import const
 from tdsl.ir.kernel import INDEX, Op
-from tdsl.lower.tables import ENDS, Bools, Ints, Table
+from tdsl.lower.tables import Bools, Ints, Table, plain
 
 # A place in the text; a dim there with its count and which loops around are in their last
 # iteration (-1: without a dim; -2: a loop, by number, of which several iterations get here).
@@ -37,6 +37,7 @@ class Ran:
 class _Reference:
     found: list[tuple[str, Ints, tuple[Ints, ...], Bools]] = field(default_factory=list)
     reached: dict[int, set[Reached]] = field(default_factory=dict)
+    values: dict[str, list[Ints]] = field(default_factory=dict)
 
     def block(self, block: ir.Block, table: Table) -> None:
         for position, item in enumerate(block.items):
@@ -51,13 +52,16 @@ class _Reference:
             case ir.Instance():
                 self._instance(item, table)
             case ir.For():
-                unrolled = item.mark == "unroll"
+                unrolled = item.mark == "unroll" and not table.ends
                 inside = table.loop(item.var, item.lo, item.hi, item.step, whole=unrolled)
+                values = inside.columns[item.var]
+                self.values.setdefault(plain(item.var), []).append(np.unique(values))
                 if inside.rows:
                     left = inside.value(item.hi) - inside.columns[item.var]
                     inside = inside.having(_LAST + item.var, (left <= item.step).astype(np.int64))
-                if unrolled and table.sampled:
-                    inside = _marked(inside, item)
+                if unrolled and (sample := table.sample.get(plain(item.var))) is not None:
+                    surely = np.isin(values, sample).astype(np.int64)
+                    inside = inside.having(SURELY + item.var, surely)
                 self.block(item.body, inside)
             case ir.If(condition, then, other):
                 chosen = table.holds(condition)
@@ -120,23 +124,14 @@ _MOST = 1 << 32  # above every count
 SURELY = "surely "  # no variable is called so
 
 
-def _marked(table: Table, loop: ir.For) -> Table:
-    """Marks the iterations that run even if the loop should stay a loop."""
-    var, lo, hi = table.columns[loop.var], table.value(loop.lo), table.value(loop.hi)
-    ends = ENDS * loop.step
-    last = lo + (hi - 1 - lo) // loop.step * loop.step
-    return table.having(
-        SURELY + loop.var, ((var < lo + ends) | (var > last - ends)).astype(np.int64)
-    )
-
-
 @dataclass(frozen=True)
 class Reference:
     """ran: by statement; reached: for each choice of sizes, which places it gets to, and with
-    which counts of their dims."""
+    which counts of their dims; values: those of the loops' variables."""
 
     ran: Mapping[str, Ran]
     reached: Mapping[int, set[Reached]]
+    values: Mapping[str, Ints]
 
 
 def reference(block: ir.Block, start: Table) -> Reference:
@@ -147,7 +142,8 @@ def reference(block: ir.Block, start: Table) -> Reference:
     parts: dict[str, list[Ran]] = {}
     for (name, rows, _, surely), rank in zip(run.found, ranks, strict=True):
         parts.setdefault(name, []).append(Ran(rows, rank, surely))
-    return Reference({name: _together(found) for name, found in parts.items()}, run.reached)
+    values = {var: np.unique(np.concatenate(found)) for var, found in run.values.items()}
+    return Reference({name: _together(p) for name, p in parts.items()}, run.reached, values)
 
 
 def _together(parts: list[Ran]) -> Ran:

@@ -7,7 +7,7 @@ after:  a table with a column io; its rows where c holds; S is then looked at on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -25,7 +25,6 @@ NO = np.array([[False]])
 
 CHOICE = "choice "  # the column of the number of the sizes; no variable is called so
 MOST_ROWS = 3_000  # for one choice of sizes
-ENDS = 2  # iterations at either end of a long loop that run where not all can
 
 
 class TooMany(Exception):
@@ -45,13 +44,16 @@ class Table:
     """columns: variables and sizes, one value a row. time: when each row runs, compared
     lexicographically.
 
-    sampled: of a loop with more than 2 * ENDS iterations only those at its ends run.
+    ends: of a long loop only so many iterations at either end run, where this is no 0.
+    sample: the values that the variable of a loop takes, where not all (by its name, without
+    the underscores that tell it from others).
     """
 
     rows: int
     columns: Mapping[str, Ints]
     time: tuple[Ints, ...] = ()
-    sampled: bool = False
+    ends: int = 0
+    sample: Mapping[str, Ints] = field(default_factory=dict)
 
     @property
     def choice(self) -> Ints:
@@ -90,32 +92,48 @@ class Table:
 
     def loop(self, var: str, lo: Expr, hi: Expr, step: int, *, whole: bool = False) -> Table:
         """A row for each iteration; `whole`: of a long loop too."""
-        first = self.value(lo)
-        counts = np.maximum(0, -((first - self.value(hi)) // step))
-        number, counts = self._iterations(counts, self.sampled and not whole)
-        inside = self.take(np.repeat(np.arange(self.rows), counts))
-        values = np.repeat(first, counts) + number * step
+        first, end = self.value(lo), self.value(hi)
+        allowed = self.sample.get(plain(var))
+        if allowed is not None and not whole:
+            runs = (allowed >= first[:, None]) & (allowed < end[:, None])
+            runs &= (allowed - first[:, None]) % step == 0
+            rows, which = np.nonzero(runs)
+            self._afford(runs.sum(1))
+            inside, values = self.take(rows), allowed[which]
+        else:
+            number, counts = self._iterations(np.maximum(0, -((first - end) // step)))
+            inside = self.take(np.repeat(np.arange(self.rows), counts))
+            values = np.repeat(first, counts) + number * step
         return replace(inside.having(var, values), time=(*inside.time, values))
 
-    def _iterations(self, counts: Ints, sampled: bool) -> tuple[Ints, Ints]:
+    def _iterations(self, counts: Ints) -> tuple[Ints, Ints]:
         """The numbers of the iterations of all rows, and how many each row has."""
-        run = np.minimum(counts, 2 * ENDS) if sampled else counts
-        each = np.bincount(self.choice, run)
-        if (each > MOST_ROWS).any():
-            raise TooMany(np.flatnonzero(each > MOST_ROWS))
+        run = np.minimum(counts, 2 * self.ends) if self.ends else counts
+        self._afford(run)
         number = np.arange(int(run.sum())) - np.repeat(np.cumsum(run) - run, run)
-        if sampled:
-            number += np.where(number >= ENDS, np.repeat(counts - run, run), 0)
+        if self.ends:
+            number += np.where(number >= self.ends, np.repeat(counts - run, run), 0)
         return number, run
 
+    def _afford(self, run: Ints) -> None:
+        each = np.bincount(self.choice, run)
+        most = 20 * MOST_ROWS if self.ends or self.sample else MOST_ROWS
+        if (each > most).any():
+            raise TooMany(np.flatnonzero(each > most))
 
-def start(choices: Sequence[Mapping[str, int]], *, sampled: bool = False) -> Table:
+
+def plain(var: str) -> str:
+    """The name of a loop's variable without what makes it unique."""
+    return var.rstrip("_")
+
+
+def start(choices: Sequence[Mapping[str, int]], *, ends: int = 0) -> Table:
     """A row for each choice of sizes, before any loop."""
     columns = {CHOICE: np.arange(len(choices), dtype=np.int64)}
     for name in choices[0] if choices else ():
         values = [sizes[name] for sizes in choices]
         columns[size_column(name)] = np.array(values, dtype=np.int64)
-    return Table(len(choices), columns, (), sampled)
+    return Table(len(choices), columns, (), ends)
 
 
 def size_column(name: str) -> str:

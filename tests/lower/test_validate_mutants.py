@@ -19,10 +19,14 @@ from tests.lower.brute import Memory, Wrong, run_loops, run_vector
 from tests.lower.kernels import KERNELS, compiled
 from tests.lower.mutants import LOOPS, VECTOR, Mutant, Mutator, mutants
 
-MOST = 40  # mutants of one kind, spread over the tree
+MOST = 30  # mutants of one kind, spread over the tree
 
 # What gets through though it is wrong, and why that is known.
-SURVIVORS: Mapping[tuple[str, str], Mapping[str, str]] = {}
+SURVIVORS: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("blocked", "vector"): {
+        "step one more": "no chosen sizes have K == 0 and two blocks of columns at once"
+    },
+}
 
 SIZES = {
     "conv2d": [{"H": h, "W": w} for h, w in [(3, 3), (4, 5), (3, 6), (5, 7), (3, 10)]],
