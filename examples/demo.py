@@ -131,7 +131,8 @@ def write(picture: Array, name: str) -> None:
 
 def shown(path: Path) -> str:
     """A path as seen from the root of the checkout."""
-    return str(path.relative_to(HERE.parent))
+    root = HERE.parent
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
 def sobel(grey: Array, table: Table) -> None:
