@@ -19,11 +19,12 @@ from tdsl.diagnostics import BudgetExceeded
 from tdsl.ir.loops import Block
 from tdsl.lower.accesses import Access, Memory, reads
 from tdsl.lower.lower import Lowered
+from tdsl.lower.records_seen import APART, Seen
 from tdsl.lower.reference import Ran, Reached, Reference, reference
 from tdsl.lower.small_sizes import choices
 from tdsl.lower.tables import Ints, OnData, Table, TooMany, start
 from tdsl.lower.versions_seen import Writes, joined, versions
-from tdsl.lower.walk_instances import APART, Seen, Walk
+from tdsl.lower.walk_instances import Walk
 from tdsl.polyhedral.dependences import may_reorder
 from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.rebuild import Miscompiled

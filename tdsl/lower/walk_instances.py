@@ -7,7 +7,7 @@ text have there the values that they had where it was made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,119 +16,25 @@ from tdsl.ir import vector as v
 from tdsl.ir.index import const
 from tdsl.ir.kernel import Expr
 from tdsl.ir.walk_vector import VALUES, item_values, operands, values_in
-from tdsl.lower.accesses import Access, Memory, reads
+from tdsl.lower.accesses import Memory, reads
 from tdsl.lower.masks_seen import EVERYWHERE, Mask, lane_numbers, mask_of, numbers
+from tdsl.lower.records_seen import (
+    Done,
+    Leaf,
+    Made,
+    Register,
+    Scope,
+    Seen,
+    Time,
+    Write,
+    joined,
+    match,
+)
 from tdsl.lower.reference import ranked
 from tdsl.lower.registers_seen import Home, homes, partials, resolved
-from tdsl.lower.tables import CHOICE, YES, Bools, Env, Ints, OnData, Table, evaluate
-from tdsl.polyhedral.program import Program, Stmt
+from tdsl.lower.tables import YES, Env, Ints, OnData, Table, evaluate
+from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.rebuild import Miscompiled
-
-Time = tuple[Ints, ...]
-APART = 1 << 24  # between the elements of two choices of sizes
-
-
-@dataclass(frozen=True)
-class SeenRead:
-    """Reads of one access of a statement: by which of its instances, what, and when."""
-
-    access: int
-    instances: Ints
-    element: Ints
-    rank: Ints
-
-
-@dataclass(frozen=True)
-class Seen:
-    """The written instances of a statement (the number of the choice of sizes and the index
-    values), the element that each writes, and when. Each choice has elements of its own."""
-
-    instances: Ints
-    element: Ints
-    rank: Ints
-    reads: Sequence[SeenRead]
-
-
-@dataclass(frozen=True)
-class _Made:
-    """Where a named value was made, or stored (then it is seen after the item): so many loops
-    and blocks deep, at a position."""
-
-    depth: int
-    position: int
-
-    def time(self, table: Table, *, after: bool = False) -> Time:
-        here = np.full(table.rows, self.position, dtype=np.int64)
-        return (*table.time[: self.depth], here, *((here,) if after else ()))
-
-
-@dataclass(frozen=True)
-class _Leaf:
-    """An element that a value is made of. element: None where data decide it.
-
-    instead: a value that was stored is what that element holds, or what it was made of itself.
-    register: the one that holds it, and in which iterations of its block.
-    """
-
-    array: str
-    element: Ints | None
-    on: Mask
-    time: Time
-    instead: tuple[_Leaf, ...] | None = None
-    register: tuple[_Register, Ints] | None = None
-
-
-@dataclass
-class _Register:
-    """A variable that is assigned to, per iteration of its block and lane: was it loaded or set,
-    and is it stored in the end? parent: the register that a partial result is joined with.
-
-    depth: of its block. loads, uses, ends: at which of the block's positions it is loaded, is
-    read or assigned, and is stored or joined.
-    """
-
-    name: str
-    home: Home | None
-    parent: str | None
-    depth: int
-    known: Bools
-    stored: Bools
-    joined: Ints
-    writes: list[_Write] = field(default_factory=list)
-    loads: list[int] = field(default_factory=list)
-    uses: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-
-    def position(self, table: Table) -> int:
-        """Where in the register's block something inside it stands."""
-        return int(table.time[self.depth][0])
-
-
-@dataclass
-class _Write:
-    """Instances that one item writes: arrays of (rows, lanes). env: the table's."""
-
-    stmt: Stmt
-    env: Env
-    index: Mapping[str, Ints]
-    active: Bools
-    element: Ints
-    time: Time
-    leaves: Sequence[_Leaf]
-    ids: Ints | None = None
-
-
-@dataclass
-class _Scope:
-    """Names in sight. stored: to what a named value was stored since it was made."""
-
-    lets: dict[str, v.Value] = field(default_factory=dict)
-    made: dict[str, _Made] = field(default_factory=dict)
-    stored: dict[str, tuple[Home, _Made]] = field(default_factory=dict)
-    registers: dict[str, _Register] = field(default_factory=dict)
-
-    def inside(self) -> _Scope:
-        return _Scope(dict(self.lets), dict(self.made), dict(self.stored), dict(self.registers))
 
 
 @dataclass
@@ -137,21 +43,21 @@ class Walk:
 
     program: Program
     memory: Memory
-    done: dict[str, list[_Done]] = field(default_factory=dict)
+    done: dict[str, list[Done]] = field(default_factory=dict)
 
     def function(self, body: v.Block, table: Table) -> None:
-        self._block(body, table, _Scope())
+        self._block(body, table, Scope())
 
     # ---------------------------------------------------------------- control flow
 
-    def _block(self, block: v.Block, table: Table, scope: _Scope) -> None:
+    def _block(self, block: v.Block, table: Table, scope: Scope) -> None:
         if not table.rows:
             return
         home, parent = homes(block), partials(block)
-        mine: list[_Register] = []
+        mine: list[Register] = []
         for position, item in enumerate(block.items):
             here = table.at(position)
-            made = _Made(len(table.time), position)
+            made = Made(len(table.time), position)
             self._bounds(item, here, scope)
             match item:
                 case v.Comment():
@@ -164,7 +70,7 @@ class Walk:
                     ids = np.arange(table.rows, dtype=np.int64)
                     table = table.having(_id(name), ids)
                     nowhere = np.zeros((table.rows, type.lanes), dtype=np.bool_)
-                    register = _Register(
+                    register = Register(
                         name, home.get(name), parent.get(name), made.depth, nowhere, nowhere.copy(),
                         np.zeros((table.rows, 1), dtype=np.int64),
                     )  # fmt: skip
@@ -196,7 +102,7 @@ class Walk:
         for register in mine:
             self._close(register, scope)
 
-    def _condition(self, condition: Expr | v.Value, table: Table, scope: _Scope) -> Mask:
+    def _condition(self, condition: Expr | v.Value, table: Table, scope: Scope) -> Mask:
         if not isinstance(condition, VALUES):
             chosen = table.holds(condition)
             return Mask(chosen, chosen)
@@ -206,7 +112,7 @@ class Walk:
 
     # ---------------------------------------------------------------- writes
 
-    def _store(self, item: v.Store, table: Table, made: _Made, scope: _Scope) -> None:
+    def _store(self, item: v.Store, table: Table, made: Made, scope: Scope) -> None:
         lanes = item.value.type.lanes
         env = table.env
         element = _element(item.offset, item.stride, lanes, env)
@@ -234,11 +140,11 @@ class Walk:
 
     def _assign(
         self,
-        register: _Register,
+        register: Register,
         value: v.Value,
         origin: v.Origin | None,
         table: Table,
-        scope: _Scope,
+        scope: Scope,
     ) -> None:
         ids = table.columns[_id(register.name)]
         lanes = register.known.shape[1]
@@ -273,7 +179,7 @@ class Walk:
                 self._join(register, value, ids, table, scope)
 
     def _join(
-        self, register: _Register, value: v.Value, ids: Ints, table: Table, scope: _Scope
+        self, register: Register, value: v.Value, ids: Ints, table: Table, scope: Scope
     ) -> None:
         """`value`: the register joined with a partial result, once."""
         register.uses.append(register.position(table))
@@ -287,14 +193,14 @@ class Walk:
         if names.count(register.name) != 1 or len(names) != 2:
             raise Miscompiled(f"{register.name} is joined with something else than partial results")
 
-    def _home(self, register: _Register, scope: _Scope) -> Home:
+    def _home(self, register: Register, scope: Scope) -> Home:
         if register.parent is not None:
             return replace(self._home(scope.registers[register.parent], scope), stride=_STILL)
         if register.home is None:
             raise Miscompiled(f"{register.name} belongs to no element")
         return register.home
 
-    def _close(self, register: _Register, scope: _Scope) -> None:
+    def _close(self, register: Register, scope: Scope) -> None:
         """The block ends: what was assigned counts where it got to memory."""
         stored = register.stored
         if register.parent is not None:
@@ -318,8 +224,8 @@ class Walk:
         lanes: int,
         element: Ints,
         table: Table,
-        scope: _Scope,
-    ) -> _Write:
+        scope: Scope,
+    ) -> Write:
         stmt = self.program.statements[origin.statement]
         active = YES
         joined = next(
@@ -339,7 +245,7 @@ class Walk:
             for name, expr in zip(stmt.indices, origin.index, strict=True)
         }
         leaves = tuple(self._leaves(value, table, scope, None))
-        return _Write(
+        return Write(
             stmt, table.env, index, np.broadcast_to(active, shape), np.broadcast_to(element, shape),
             table.time, leaves,
         )  # fmt: skip
@@ -347,8 +253,8 @@ class Walk:
     # ---------------------------------------------------------------- reads
 
     def _leaves(
-        self, value: v.Value, table: Table, scope: _Scope, made: _Made | None
-    ) -> Iterator[_Leaf]:
+        self, value: v.Value, table: Table, scope: Scope, made: Made | None
+    ) -> Iterator[Leaf]:
         """The elements that a value is made of; `made`: where, if not here."""
         env = table.env
         time = table.time if made is None else made.time(table)
@@ -364,7 +270,7 @@ class Walk:
                 home = self._home(register, scope)
                 element = _element(home.offset, home.stride, type.lanes, env)
                 holder = None if register.parent else (register, table.columns[_id(name)])
-                yield _Leaf(home.buffer, element, EVERYWHERE, time, None, holder)
+                yield Leaf(home.buffer, element, EVERYWHERE, time, None, holder)
             case v.Ref(name, type):
                 inner = tuple(self._leaves(scope.lets[name], table, scope, scope.made[name]))
                 if name not in scope.stored:
@@ -372,20 +278,20 @@ class Walk:
                     return
                 home, when = scope.stored[name]
                 element = _element(home.offset, home.stride, type.lanes, env)
-                yield _Leaf(home.buffer, element, EVERYWHERE, when.time(table, after=True), inner)
+                yield Leaf(home.buffer, element, EVERYWHERE, when.time(table, after=True), inner)
             case v.Load(buffer, offset, type, stride, mask):
                 on = mask_of(mask, scope.lets, env)
-                yield _Leaf(buffer, _element(offset, stride, type.lanes, env), on, time)
+                yield Leaf(buffer, _element(offset, stride, type.lanes, env), on, time)
             case v.Gather(buffer, offset, _, mask):
                 on = mask_of(mask, scope.lets, env)
-                yield _Leaf(buffer, _numbers(offset, scope, env), on, time)
+                yield Leaf(buffer, _numbers(offset, scope, env), on, time)
             case _:
                 pass
         if not isinstance(value, v.Ref):
             for operand in operands(value):
                 yield from self._leaves(operand, table, scope, made)
 
-    def _bounds(self, item: v.Item, table: Table, scope: _Scope) -> None:
+    def _bounds(self, item: v.Item, table: Table, scope: Scope) -> None:
         env = table.env
         if isinstance(item, v.Store):
             on = mask_of(item.mask, scope.lets, env)
@@ -411,7 +317,7 @@ class Walk:
 
     # ---------------------------------------------------------------- results
 
-    def _commit(self, write: _Write) -> None:
+    def _commit(self, write: Write) -> None:
         """Compares what a write does with what its statement says, where lanes are active."""
         stmt, active = write.stmt, write.active
         if not active.any():
@@ -424,20 +330,20 @@ class Walk:
         except OnData:
             pass
         accesses = reads(stmt, self.memory, env)
-        found: list[list[_Leaf]] = [[] for _ in accesses]
+        found: list[list[Leaf]] = [[] for _ in accesses]
         for leaf in write.leaves:
             if leaf.register is not None:
                 register, ids = leaf.register
                 if (active & ~register.known[ids]).any():
                     raise Miscompiled(f"{stmt.name} reads {register.name}, which holds nothing")
-            _match(leaf, accesses, active, found, stmt)
+            match(leaf, accesses, active, found, stmt)
         for access, leaves in zip(accesses, found, strict=True):
             needed = access.must & active
             if needed.any() and not any(
                 (np.broadcast_to(leaf.on.must, needed.shape) | ~needed).all() for leaf in leaves
             ):
                 raise Miscompiled(f"{stmt.name} does not read {access.array} where it has to")
-        self.done.setdefault(stmt.name, []).append(_Done(write, accesses, found))
+        self.done.setdefault(stmt.name, []).append(Done(write, accesses, found))
 
     def finished(self) -> Mapping[str, Seen]:
         """What was seen of each statement."""
@@ -449,84 +355,8 @@ class Walk:
         result = {}
         for name, stmt in self.program.statements.items():
             parts = [part.seen(ranks) for part in self.done.get(name, ())]
-            result[name] = _joined(parts, 1 + len(stmt.indices))
+            result[name] = joined(parts, 1 + len(stmt.indices))
         return result
-
-
-@dataclass(frozen=True)
-class _Done:
-    """A write with its leaves sorted by the accesses of the statement that they are."""
-
-    write: _Write
-    accesses: Sequence[Access]
-    found: Sequence[Sequence[_Leaf]]
-
-    def times(self) -> list[Time]:
-        return [self.write.time, *(leaf.time for leaves in self.found for leaf in leaves)]
-
-    def seen(self, ranks: Iterator[Ints]) -> Seen:
-        active, shape = self.write.active, self.write.active.shape
-        row, _ = np.nonzero(active)
-        choice = self.write.env[CHOICE][:, 0]
-        columns = [c[active] for c in self.write.index.values()]
-        instances = np.stack([choice[row], *columns], 1)
-        number = np.zeros(shape, dtype=np.int64)
-        number[active] = np.arange(len(row))
-        rank = next(ranks)[row]
-        found = []
-        for k, (access, leaves) in enumerate(zip(self.accesses, self.found, strict=True)):
-            for leaf in leaves:
-                when = next(ranks)
-                if leaf.element is None:
-                    continue
-                here = np.broadcast_to(active & access.may & leaf.on.may, shape)
-                rows, _ = np.nonzero(here)
-                element = np.broadcast_to(leaf.element, shape)[here] + choice[rows] * APART
-                found.append(SeenRead(k, number[here], element, when[rows]))
-        element = self.write.element[active] + choice[row] * APART
-        return Seen(instances, element, rank, found)
-
-
-def _joined(parts: Sequence[Seen], columns: int) -> Seen:
-    if not parts:
-        none = np.zeros(0, dtype=np.int64)
-        return Seen(np.zeros((0, columns), dtype=np.int64), none, none, ())
-    reads_: list[SeenRead] = []
-    first = 0
-    for part in parts:
-        reads_ += [replace(r, instances=r.instances + first) for r in part.reads]
-        first += len(part.rank)
-    return Seen(
-        np.concatenate([p.instances for p in parts]),
-        np.concatenate([p.element for p in parts]),
-        np.concatenate([p.rank for p in parts]),
-        reads_,
-    )
-
-
-def _match(
-    leaf: _Leaf, accesses: Sequence[Access], active: Bools, found: list[list[_Leaf]], stmt: Stmt
-) -> None:
-    """Sorts a leaf to the accesses that it may be; there has to be one."""
-    hits = [
-        n
-        for n, access in enumerate(accesses)
-        if access.array == leaf.array and _agree(leaf, access, active)
-    ]
-    for n in hits:
-        found[n].append(leaf)
-    if hits:
-        return
-    if leaf.instead is None:
-        raise Miscompiled(f"{stmt.name} reads an element of {leaf.array} that it does not name")
-    for inner in leaf.instead:
-        _match(inner, accesses, active, found, stmt)
-
-
-def _agree(leaf: _Leaf, access: Access, active: Bools) -> bool:
-    if access.element is None or leaf.element is None:
-        return access.element is None and leaf.element is None
-    return not ((access.element != leaf.element) & active & leaf.on.may & access.may).any()
 
 
 _STILL = const(0)
@@ -545,7 +375,7 @@ def _element(offset: Expr, stride: Expr | None, lanes: int, env: Env) -> Ints:
     return first + step * lane_numbers(lanes)
 
 
-def _numbers(value: v.Value, scope: _Scope, env: Env) -> Ints | None:
+def _numbers(value: v.Value, scope: Scope, env: Env) -> Ints | None:
     try:
         return numbers(value, scope.lets, env)
     except OnData:

@@ -135,9 +135,9 @@ class Loops:
                     self.block(other, env)
             case ir.Switch(on, cases, default):
                 value = index(on, env, self.sizes)
-                body = next((b for n, b in cases if n == value), default)
-                if body is not None:
-                    self.block(body, env)
+                chosen = next((b for n, b in cases if n == value), default)
+                if chosen is not None:
+                    self.block(chosen, env)
             case ir.Instance():
                 self.dims(item, item.dims, [env])
 

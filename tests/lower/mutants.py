@@ -15,7 +15,7 @@ from tdsl.ir import vector as v
 from tdsl.ir.index import add, const
 from tdsl.ir.kernel import INDEX, Expr, Op, Var
 from tdsl.ir.types import BOOL
-from tdsl.lower.expand import rename
+from tdsl.lower.rename import rename
 
 Mutation = tuple[str, Any]
 Mutator = Callable[[Any], Iterator[Mutation]]
@@ -62,6 +62,11 @@ def _nodes(
             yield from _nodes(below, f"{path}[{number}]", with_item)
 
 
+def _with(node: Any, **changes: Any) -> Any:
+    """For nodes that both levels have: the types differ, the fields do not."""
+    return replace(node, **changes)
+
+
 def _off(expr: Expr) -> Iterator[Expr]:
     yield add(expr, const(1))
     yield add(expr, const(-1))
@@ -90,17 +95,17 @@ def blocks(node: Any) -> Iterator[Mutation]:
     for n, item in enumerate(items):
         if isinstance(item, v.Let | v.LetIndex | v.Declare | v.Comment):
             continue
-        yield "item dropped", replace(node, items=(*items[:n], *items[n + 1 :]))
-        yield "item twice", replace(node, items=(*items[:n], item, *items[n:]))
+        yield "item dropped", _with(node, items=(*items[:n], *items[n + 1 :]))
+        yield "item twice", _with(node, items=(*items[:n], item, *items[n:]))
         if n + 1 < len(items) and not isinstance(items[n + 1], v.Let | v.LetIndex | v.Declare):
             swapped = (*items[:n], items[n + 1], item, *items[n + 2 :])
-            yield "items swapped", replace(node, items=swapped)
+            yield "items swapped", _with(node, items=swapped)
 
 
 def choices(node: Any) -> Iterator[Mutation]:
     match node:
         case ir.If(condition, then, other) | v.If(condition, then, other):
-            yield "if dropped", ir.Block((then,)) if isinstance(node, ir.If) else then
+            yield "if dropped", then
             if isinstance(condition, Expr):
                 yield "if negated", replace(node, condition=_not(condition))
             if other is not None:
@@ -108,12 +113,12 @@ def choices(node: Any) -> Iterator[Mutation]:
         case ir.Switch(on, cases) | v.Switch(on, cases):
             for n, (number, body) in enumerate(cases):
                 rest = (*cases[:n], (number + 1, body), *cases[n + 1 :])
-                yield "case off by one", replace(node, cases=rest)
-                yield "case dropped", replace(node, cases=(*cases[:n], *cases[n + 1 :]))
+                yield "case off by one", _with(node, cases=rest)
+                yield "case dropped", _with(node, cases=(*cases[:n], *cases[n + 1 :]))
             for n in range(len(cases) - 1):
                 (a, one), (b, other_body) = cases[n : n + 2]
                 swapped = (*cases[:n], (a, other_body), (b, one), *cases[n + 2 :])
-                yield "cases swapped", replace(node, cases=swapped)
+                yield "cases swapped", _with(node, cases=swapped)
             for new in _off(on):
                 yield "switch on off by one", replace(node, on=new)
 

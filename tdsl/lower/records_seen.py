@@ -1,0 +1,198 @@
+"""What a walk along the vector level keeps: names in sight, registers, writes and their reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tdsl.ir import vector as v
+from tdsl.lower.accesses import Access
+from tdsl.lower.masks_seen import Mask
+from tdsl.lower.registers_seen import Home
+from tdsl.lower.tables import CHOICE, Bools, Env, Ints, Table
+from tdsl.polyhedral.program import Stmt
+from tdsl.polyhedral.rebuild import Miscompiled
+
+Time = tuple[Ints, ...]
+APART = 1 << 24  # between the elements of two choices of sizes
+
+
+@dataclass(frozen=True)
+class SeenRead:
+    """Reads of one access of a statement: by which of its instances, what, and when."""
+
+    access: int
+    instances: Ints
+    element: Ints
+    rank: Ints
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The written instances of a statement (the number of the choice of sizes and the index
+    values), the element that each writes, and when. Each choice has elements of its own."""
+
+    instances: Ints
+    element: Ints
+    rank: Ints
+    reads: Sequence[SeenRead]
+
+
+@dataclass(frozen=True)
+class Made:
+    """Where a named value was made, or stored (then it is seen after the item): so many loops
+    and blocks deep, at a position."""
+
+    depth: int
+    position: int
+
+    def time(self, table: Table, *, after: bool = False) -> Time:
+        here = np.full(table.rows, self.position, dtype=np.int64)
+        return (*table.time[: self.depth], here, *((here,) if after else ()))
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An element that a value is made of. element: None where data decide it.
+
+    instead: a value that was stored is what that element holds, or what it was made of itself.
+    register: the one that holds it, and in which iterations of its block.
+    """
+
+    array: str
+    element: Ints | None
+    on: Mask
+    time: Time
+    instead: tuple[Leaf, ...] | None = None
+    register: tuple[Register, Ints] | None = None
+
+
+@dataclass
+class Register:
+    """A variable that is assigned to, per iteration of its block and lane: was it loaded or set,
+    and is it stored in the end? parent: the register that a partial result is joined with.
+
+    depth: of its block. loads, uses, ends: at which of the block's positions it is loaded, is
+    read or assigned, and is stored or joined.
+    """
+
+    name: str
+    home: Home | None
+    parent: str | None
+    depth: int
+    known: Bools
+    stored: Bools
+    joined: Ints
+    writes: list[Write] = field(default_factory=list)
+    loads: list[int] = field(default_factory=list)
+    uses: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    def position(self, table: Table) -> int:
+        """Where in the register's block something inside it stands."""
+        return int(table.time[self.depth][0])
+
+
+@dataclass
+class Write:
+    """Instances that one item writes: arrays of (rows, lanes). env: the table's."""
+
+    stmt: Stmt
+    env: Env
+    index: Mapping[str, Ints]
+    active: Bools
+    element: Ints
+    time: Time
+    leaves: Sequence[Leaf]
+    ids: Ints | None = None
+
+
+@dataclass
+class Scope:
+    """Names in sight. stored: to what a named value was stored since it was made."""
+
+    lets: dict[str, v.Value] = field(default_factory=dict)
+    made: dict[str, Made] = field(default_factory=dict)
+    stored: dict[str, tuple[Home, Made]] = field(default_factory=dict)
+    registers: dict[str, Register] = field(default_factory=dict)
+
+    def inside(self) -> Scope:
+        return Scope(dict(self.lets), dict(self.made), dict(self.stored), dict(self.registers))
+
+
+@dataclass(frozen=True)
+class Done:
+    """A write with its leaves sorted by the accesses of the statement that they are."""
+
+    write: Write
+    accesses: Sequence[Access]
+    found: Sequence[Sequence[Leaf]]
+
+    def times(self) -> list[Time]:
+        return [self.write.time, *(leaf.time for leaves in self.found for leaf in leaves)]
+
+    def seen(self, ranks: Iterator[Ints]) -> Seen:
+        active, shape = self.write.active, self.write.active.shape
+        row, _ = np.nonzero(active)
+        choice = self.write.env[CHOICE][:, 0]
+        columns = [c[active] for c in self.write.index.values()]
+        instances = np.stack([choice[row], *columns], 1)
+        number = np.zeros(shape, dtype=np.int64)
+        number[active] = np.arange(len(row))
+        rank = next(ranks)[row]
+        found = []
+        for k, (access, leaves) in enumerate(zip(self.accesses, self.found, strict=True)):
+            for leaf in leaves:
+                when = next(ranks)
+                if leaf.element is None:
+                    continue
+                here = np.broadcast_to(active & access.may & leaf.on.may, shape)
+                rows, _ = np.nonzero(here)
+                element = np.broadcast_to(leaf.element, shape)[here] + choice[rows] * APART
+                found.append(SeenRead(k, number[here], element, when[rows]))
+        element = self.write.element[active] + choice[row] * APART
+        return Seen(instances, element, rank, found)
+
+
+def joined(parts: Sequence[Seen], columns: int) -> Seen:
+    if not parts:
+        none = np.zeros(0, dtype=np.int64)
+        return Seen(np.zeros((0, columns), dtype=np.int64), none, none, ())
+    reads_: list[SeenRead] = []
+    first = 0
+    for part in parts:
+        reads_ += [replace(r, instances=r.instances + first) for r in part.reads]
+        first += len(part.rank)
+    return Seen(
+        np.concatenate([p.instances for p in parts]),
+        np.concatenate([p.element for p in parts]),
+        np.concatenate([p.rank for p in parts]),
+        reads_,
+    )
+
+
+def match(
+    leaf: Leaf, accesses: Sequence[Access], active: Bools, found: list[list[Leaf]], stmt: Stmt
+) -> None:
+    """Sorts a leaf to the accesses that it may be; there has to be one."""
+    hits = [
+        n
+        for n, access in enumerate(accesses)
+        if access.array == leaf.array and _agree(leaf, access, active)
+    ]
+    for n in hits:
+        found[n].append(leaf)
+    if hits:
+        return
+    if leaf.instead is None:
+        raise Miscompiled(f"{stmt.name} reads an element of {leaf.array} that it does not name")
+    for inner in leaf.instead:
+        match(inner, accesses, active, found, stmt)
+
+
+def _agree(leaf: Leaf, access: Access, active: Bools) -> bool:
+    if access.element is None or leaf.element is None:
+        return access.element is None and leaf.element is None
+    return not ((access.element != leaf.element) & active & leaf.on.may & access.may).any()
