@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import islpy as isl
@@ -10,7 +10,7 @@ import islpy as isl
 from tdsl.diagnostics import Span
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import with_inits
-from tdsl.polyhedral.model import initial_tree
+from tdsl.polyhedral.model import initial_tree, nest_indices
 from tdsl.polyhedral.order import before, paths
 from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
 from tdsl.polyhedral.tree import Node
@@ -31,10 +31,14 @@ class _Use:
 
 
 @bounded("the dependences of the kernel")
-def compute(program: Program, tree: Node | None = None) -> tuple[Dependence, ...]:
+def compute(
+    program: Program, tree: Node | None = None, arrays: Iterable[str] | None = None
+) -> tuple[Dependence, ...]:
     """All dependences of the program as written, one per source, sink, kind and array.
 
     `tree`: in this order instead (with the first terms of reductions in their places).
+    `arrays`: through these alone. Through an array that is fresh in every iteration of the loops
+    around its declaration there are some inside one iteration alone.
 
     Every write is taken to overwrite and every read to need its element (`exact` or not), so
     what data decide is a dependence. An update counts as a read and a write of its element;
@@ -43,7 +47,9 @@ def compute(program: Program, tree: Node | None = None) -> tuple[Dependence, ...
     """
     where = paths(tree or with_inits(program, initial_tree(program)))
     result: list[Dependence] = []
-    for array in program.arrays:
+    nests = nest_indices(program.kernel)
+    for array in program.arrays if arrays is None else arrays:
+        local = program.arrays[array].local
         uses = [u for s in program.statements.values() if (u := _use(s, array)) is not None]
         if not any(u.writes for u in uses):
             continue
@@ -51,9 +57,22 @@ def compute(program: Program, tree: Node | None = None) -> tuple[Dependence, ...
             for sink in uses:
                 if source.writes or sink.writes:
                     order = before(where, source.stmt, sink.stmt)
+                    if order is not None and local is not None:
+                        order = _inside_one(order, source.stmt, sink.stmt, local, nests)
                     if order is not None:
                         result += _between(source, sink, array, order)
     return tuple(result)
+
+
+def _inside_one(
+    order: isl.Map, source: Stmt, sink: Stmt, local: str, nests: Mapping[str, tuple[str, ...]]
+) -> isl.Map:
+    """The pairs of one iteration of the loops down to the one in whose body an array is fresh."""
+    around = nests[source.init_of or source.name]
+    for index in around[: around.index(local) + 1]:
+        mine, other = source.indices.index(index), sink.indices.index(index)
+        order = order.equate(isl.dim_type.in_, mine, isl.dim_type.out, other)
+    return order
 
 
 def _use(stmt: Stmt, array: str) -> _Use | None:

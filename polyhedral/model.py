@@ -45,7 +45,7 @@ def build(kernel: Kernel) -> Program:
     arrays = {a.name: a for a in kernel.arrays}
     context = _context(kernel, params)
     extents = {
-        name: _extent(array, f"A{n}", params) for n, (name, array) in enumerate(arrays.items())
+        name: extent_of(array, f"A{n}", params) for n, (name, array) in enumerate(arrays.items())
     }
     maker = _Maker(params, arrays, extents, context)
     statements: dict[str, Stmt] = {}
@@ -95,7 +95,8 @@ def _context(kernel: Kernel, params: Mapping[str, str]) -> isl.Set:
     return sizes.params()
 
 
-def _extent(array: Array, tuple_name: str, params: Mapping[str, str]) -> isl.Set:
+def extent_of(array: Array, tuple_name: str, params: Mapping[str, str]) -> isl.Set:
+    """The elements of an array. Raises BoundsError where an extent is not affine."""
     space = set_space(params, len(array.shape), tuple_name)
     where = Scope(space, {}, params)
     box = where.universe

@@ -11,7 +11,7 @@ from tdsl.ir.kernel import Kernel
 from tdsl.ir.verify_kernel import verify_kernel
 from tdsl.lower.check_instances import check_instances
 from tdsl.lower.lower import Lowered, lower
-from tdsl.polyhedral import dependences, model, proofs, validate
+from tdsl.polyhedral import dependences, fresh, model, proofs, validate
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.runtime.interface import Argument, BuildRequest, Entry
 from tdsl.schedule import apply, builder
@@ -131,8 +131,12 @@ def _lower(c: Compilation) -> Compilation:
 def _validate(c: Compilation) -> Compilation:
     program, lowered = c.lowered.program, c.lowered
     # Copies of stages are statements of a new program, whose order is the tree's.
-    same = program is c.program
-    known = c.dependences if same else dependences.compute(program, lowered.tree)
+    if program is c.scheduled.program:
+        known = c.scheduled.dependences
+    else:
+        known = dependences.compute(program, lowered.tree)
+        for array, homes in c.scheduled.private.items():
+            known = fresh.only_private(known, lowered.tree, array, homes)
     order = validate.Order(known, c.scheduled.reassociate, c.options.strict_fp)
     validate.validate(program, lowered.loops, order)
     validate.validate_versions(program, lowered.loops, lowered.versions)

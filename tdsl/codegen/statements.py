@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import assert_never
 
 from tdsl.codegen.index import IndexPrinter, non_negative
@@ -19,14 +18,16 @@ from tdsl.ir.vector import (
     Declare,
     For,
     Function,
+    Gather,
     If,
     Item,
     Let,
     LetIndex,
+    Load,
     Store,
     Switch,
 )
-from tdsl.ir.walk_vector import VALUES, blocks, buffers_used
+from tdsl.ir.walk_vector import VALUES, blocks, buffers_used, item_values, values_in
 
 
 class StatementPrinter:
@@ -49,15 +50,10 @@ class StatementPrinter:
     def body(self, block: Block) -> list[str]:
         """The lines of a function's body."""
         used = buffers_used(block)
-        self._private_names = set(self._private(block))
+        # What is used inside parallel loops alone is each one's own.
+        self._private_names = set(self._local) - _shared(block)
         shared = [b for name, b in self._local.items() if name in used - self._private_names]
         return [line for b in shared for line in self.array(b)] + self._block(block, 1)
-
-    def _private(self, block: Block) -> Iterator[str]:
-        """Stack buffers that are used inside one parallel loop and nowhere else: its own."""
-        for name in self._local:
-            if _parallel_home(block, name) is not None:
-                yield name
 
     def array(self, buffer: Buffer, depth: int = 1) -> list[str]:
         """The declaration of a stack buffer."""
@@ -156,13 +152,16 @@ class StatementPrinter:
         return [*lines, f"{pad}}}"]
 
 
-def _parallel_home(block: Block, name: str) -> For | None:
-    """The parallel loop that holds every use of a buffer, or None."""
-    users = [i for i in block.items if name in buffers_used(Block((i,)))]
-    if len(users) != 1:
-        return None
-    user = users[0]
-    if isinstance(user, For) and user.parallel:
-        return user
-    inner = [found for b in blocks(user) if (found := _parallel_home(b, name)) is not None]
-    return inner[0] if len(inner) == 1 else None
+def _shared(block: Block) -> set[str]:
+    """Buffers that are used outside every parallel loop."""
+    found: set[str] = set()
+    for item in block.items:
+        if isinstance(item, For) and item.parallel:
+            continue
+        if isinstance(item, Store):
+            found.add(item.buffer)
+        for top in item_values(item):
+            found |= {v.buffer for v in values_in(top) if isinstance(v, Load | Gather)}
+        for inner in blocks(item):
+            found |= _shared(inner)
+    return found

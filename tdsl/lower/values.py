@@ -81,6 +81,10 @@ class Values:
                     if not type.is_float:
                         exact = wrap(int(arg.value), type)
                     return v.Const(exact, self.type(type))
+                if self.lanes > 1 and arg.type == k.INDEX and self._is_uniform(arg):
+                    # int64 lanes may be wider than this chunk's vectors.
+                    one = replace(self, lanes=1, tail=None).value(expr)
+                    return v.Splat(one, self.type(type))
                 return self.cast(mode, self.value(arg, mask), type)
             case k.Select(condition, then, other, type):
                 return self._select(condition, then, other, type, mask)
@@ -186,6 +190,10 @@ class Values:
         """An index expression over loop variables and the lane."""
         here = simplify(substitute(expr, self.index))
         return whole_blocks(here, v.LANE, self.lanes) if v.LANE in variables(here) else here
+
+    def _is_uniform(self, expr: k.Expr) -> bool:
+        """Whether an index expression is the same in all lanes, and no data."""
+        return not has_data(expr) and v.LANE not in variables(self.here(expr))
 
     def number(self, expr: k.Expr, mask: v.Value | None) -> v.Value:
         """An index expression as int64 lanes."""

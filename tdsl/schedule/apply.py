@@ -15,7 +15,7 @@ from tdsl.polyhedral.edit import EditError
 from tdsl.polyhedral.model import initial_tree
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.tree import Node, statements
-from tdsl.schedule import check, marks, places, structure, suggest
+from tdsl.schedule import check, fresh, marks, places, structure, suggest
 from tdsl.schedule.directives import (
     Collapse,
     Directive,
@@ -84,9 +84,11 @@ def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Sche
     for at in marks.all_marked(state):
         if broken := check.mark(state, at):
             raise check.illegal(state, broken, _span_of(at, spans, last), at.loop.notes[-1])
+    state, private = fresh.placed(state)
     return Scheduled(
-        state.program, state.tree, state.reassociate, state.stages, state.warnings, tuple(trail)
-    )
+        state.program, state.tree, state.reassociate, state.stages, state.warnings, tuple(trail),
+        state.dependences, private,
+    )  # fmt: skip
 
 
 def _span_of(

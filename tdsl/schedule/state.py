@@ -12,6 +12,10 @@ from tdsl.polyhedral.tree import Loop, Node
 from tdsl.schedule.directives import Directive
 
 
+Private = dict[str, tuple[tuple[str, str], ...]]
+"""Arrays that are new in each iteration of some loops: a statement below each loop, and its name."""
+
+
 @dataclass(frozen=True)
 class LoopAt:
     """One loop of the tree: a statement below it, and its name."""
@@ -68,7 +72,9 @@ class State:
 class Scheduled:
     """A program in its final order.
 
+    program      with memory for the temps of `for` bodies
     tree         without `S.init` leaves
+    dependences  of the program in its own order, with what that memory adds
     trail        after each directive, the tree that it left
     """
 
@@ -78,3 +84,5 @@ class Scheduled:
     stages: tuple[StageRequest, ...]
     warnings: tuple[Diagnostic, ...]
     trail: tuple[tuple[Directive, Node], ...]
+    dependences: tuple[Dependence, ...]
+    private: Private

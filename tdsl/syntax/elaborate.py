@@ -87,8 +87,10 @@ class _Elaboration:
 
     def run(self) -> ir.Kernel:
         self._declare()
-        body = Collector(self.scope).run(self.item.items)
+        collector = Collector(self.scope)
+        body = collector.run(self.item.items)
         drafts = list(_drafts(body))
+        self.scope = replace(self.scope, arrays={**self.scope.arrays, **collector.locals})
         self.scope = _with_temps(self.scope, drafts)
         arrays = Arrays(self.scope, drafts, self.values)
         self.arrays = arrays

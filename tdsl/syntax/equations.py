@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from tdsl.diagnostics import Note, ParseError, Span
+from tdsl.ir.kernel import Array
 from tdsl.syntax import tree
 from tdsl.syntax.constants import exact
-from tdsl.syntax.drafts import UPDATES, Draft, Loop, conjuncts, lift, own_indices, target_of
+from tdsl.syntax.declare import arrays as declared_arrays
+from tdsl.syntax.drafts import (
+    UPDATES,
+    Draft,
+    Loop,
+    accesses,
+    array_name,
+    conjuncts,
+    lift,
+    own_indices,
+    target_of,
+)
 from tdsl.syntax.expand import expand, rebuild
 from tdsl.syntax.exprs import Values
 from tdsl.syntax.later import refuse
@@ -31,10 +43,16 @@ Lets = Mapping[str, tree.Expr]  # `let`s in the body of a `for`, which may menti
 
 
 class Collector:
-    """Walks the items of a kernel in the scope of its declarations."""
+    """Walks the items of a kernel in the scope of its declarations.
+
+    `locals`: the temps that are declared in bodies of `for`s.
+    """
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self.locals: dict[str, Array] = {}
+        self._nests: dict[str, tuple[Loop, ...]] = {}  # around each local temp
+        self._drafts: list[Draft] = []
         self._writers: Counter[str] = Counter()
         self._unlabelled: Counter[str] = Counter()
         self._labels: dict[str, Span | None] = {}
@@ -42,7 +60,10 @@ class Collector:
     def run(self, items: tuple[tree.KernelItem, ...]) -> tuple[Item, ...]:
         """The drafts of a kernel's equations, in order."""
         self._count(items)
-        return self._items(items, (), {})
+        collected = self._items(items, (), {})
+        for draft in self._drafts:
+            self._in_sight(draft)
+        return collected
 
     def _count(self, items: Iterable[tree.KernelItem]) -> None:
         for item in items:
@@ -65,10 +86,50 @@ class Collector:
                 case tree.SizeLet() if nest:
                     lets = {**lets, item.name: self._written(item.value, lets)}
                 case tree.ArrayDecl() if nest:
-                    raise refuse("local temp", item.span)
+                    self._local(item, nest)
                 case tree.Assume() if nest:
                     raise ParseError.at(item.span, "`assume` stands before the first equation")
         return tuple(out)
+
+    def _local(self, item: tree.ArrayDecl, nest: tuple[Loop, ...]) -> None:
+        """A temp that is fresh in every iteration of the loops around."""
+        if item.role != "temp":
+            what = "table" if item.role == "table" or item.values is not None else "argument"
+            raise ParseError.at(
+                item.span, f"only a `temp` is declared in the body of a `for`, and this is "
+                f"{'a table' if what == 'table' else 'an argument'}",
+                help="declare it before the first equation",
+            )  # fmt: skip
+        for array in declared_arrays(self.scope, item):
+            name = array.name
+            if name in self.locals or self.scope.is_array(name):
+                other = self.locals.get(name) or self.scope.arrays[name]
+                raise ParseError.at(
+                    item.span, f"`{name}` is declared twice",
+                    Note(f"`{name}` is declared here first", other.span),
+                    help="give one of them another name",
+                )  # fmt: skip
+            self._free_name(name, item.span)
+            for draft in self._drafts:
+                if name in _arrays_of(draft):
+                    raise ParseError.at(
+                        item.span, f"`{name}` is used before it is declared",
+                        Note("it is used here", draft.span),
+                    )  # fmt: skip
+            self.locals[name] = replace(array, local=nest[-1].index)
+            self._nests[name] = nest
+
+    def _in_sight(self, draft: Draft) -> None:
+        """A local temp is used inside the body that declares it."""
+        for name in sorted(_arrays_of(draft) & set(self.locals)):
+            around = self._nests[name]
+            if draft.nest[: len(around)] != around:
+                raise ParseError.at(
+                    draft.span,
+                    f"`{name}` is declared in the body of a `for` and means nothing outside it",
+                    Note("it is declared here", self.locals[name].span),
+                    help="declare it before the `for`, where it keeps its values",
+                )
 
     def _written(self, expr: tree.Expr, lets: Lets) -> tree.Expr:
         """With defs and local lets written out."""
@@ -148,6 +209,7 @@ class Collector:
             span=equation.span, target_span=span,
         )  # fmt: skip
         drafts = lift(draft, self.scope.combines)
+        self._drafts += drafts
         for d in drafts:
             self._register(d.name, d.span, array)
             for r in d.ranges:
@@ -179,6 +241,13 @@ class Collector:
         if name != array and self.scope.is_array(name):
             raise ParseError.at(span, f"statement `{name}` has the name of another array")
         self._labels[name] = span
+
+
+def _arrays_of(draft: Draft) -> set[str]:
+    """Names that an equation writes or reads."""
+    parts = (draft.value, *draft.subscript, *draft.where, *draft.limits)
+    read = {array_name(a) for part in parts for a in accesses(part, padded=True)}
+    return {draft.array, *(name for name in read if name is not None)} - set(draft.order)
 
 
 def _replaced(expr: tree.Expr, lets: Lets) -> tree.Expr:

@@ -59,11 +59,6 @@ LATER: dict[str, Later] = {
         "`range` promises the values of an array, and promises are not checked on entry yet",
         "clamp where the value is used as an index: `clamp(i64(idx[t]), 0, N - 1)`",
     ),
-    "local temp": Later(
-        "a `temp` declared in the body of a `for` is fresh in every iteration, which is not "
-        "compiled yet",
-        "declare it outside the `for`, with a dimension for the index of the loop",
-    ),
     "static for": Later(
         "`static for` writes its body out once for each value, which is not done yet",
         "write the equations out by hand",

@@ -1,0 +1,45 @@
+"""Memory for the temps of `for` bodies, when the order is final: the least that keeps it legal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tdsl.diagnostics import IllegalSchedule
+from tdsl.polyhedral import dependences, fresh, legality
+from tdsl.polyhedral.program import Dependence
+from tdsl.schedule import check, marks
+from tdsl.schedule.state import Private, State
+
+
+def placed(state: State) -> tuple[State, Private]:
+    """The state with memory for every array, and the loops in whose iterations each is new."""
+    private: Private = {}
+    for array in fresh.fresh_arrays(state.program):
+        state, homes = _placed(state, array)
+        if homes:
+            private[array] = homes
+    return state, private
+
+
+def _placed(state: State, array: str) -> tuple[State, tuple[tuple[str, str], ...]]:
+    others = tuple(d for d in state.dependences if d.array != array)
+    placed_tree = legality.with_inits(state.program, state.tree)
+    for choice in fresh.choices(state.program, state.tree, array):
+        found: tuple[Dependence, ...] = dependences.compute(choice.program, arrays=[array])
+        if choice.private:
+            found = fresh.only_private(found, placed_tree, array, choice.private)
+        trial = replace(state, program=choice.program, dependences=found)
+        if _holds(trial):
+            return replace(trial, dependences=(*others, *found)), choice.private
+    raise IllegalSchedule.at(
+        state.program.arrays[array].span,
+        f"no memory for {array} is found in this order: its iterations overlap in time",
+        help=f"declare it outside the `for`, with a dimension for each index that {array} needs",
+    )
+
+
+def _holds(state: State) -> bool:
+    """Whether the final order keeps what the memory of one array adds."""
+    if check.order(state):
+        return False
+    return not any(check.mark(state, at) for at in marks.all_marked(state))
