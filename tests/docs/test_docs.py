@@ -55,7 +55,7 @@ def refused(block: Block) -> str:
     found = check_text(block.text, block.file).diagnostics
     if not found:
         try:
-            compiled(block.text, block.file, "c")
+            compiled(block.text, block.file, "avx2")
         except Error as error:
             found = list(error.diagnostics)
     return "".join(render(d) + "\n" for d in found)
