@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tdsl
 from tdsl import driver
 from tdsl.checking import check_text
 from tdsl.cli import run
@@ -72,6 +73,22 @@ def test_programs_are_right(block: Block) -> None:
 def test_programs_compile(block: Block, where: str) -> None:
     module = driver.emit("example", compiled(block.text, block.file, where))
     assert module.c_source
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", GOOD, ids=str)
+def test_programs_compute_what_the_interpreter_does(
+    block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every kernel by every schedule, on this machine."""
+    path = tmp_path / block.file
+    path.write_text(block.text, "utf-8")
+    for kernel in tdsl.load(path).kernels.values():
+        sizes = [f"--size={name}=9" for name in kernel.sizes]
+        for schedule in kernel.schedules:
+            names = [f"--kernel={kernel.name}", f"--schedule={schedule}"]
+            assert run(["run", str(path), *names, *sizes, "--random=0", "--check"]) == 0
+            assert "equal to the reference" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("block", BAD, ids=str)
