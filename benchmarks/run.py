@@ -36,7 +36,9 @@ def main(seconds: float, runs: int, as_json: bool, write: bool) -> None:
     """Time kernels against NumPy and onnxruntime, and the compiler itself."""
     if MARK not in os.environ:
         _start_again()
-    screen = Console(stderr=True)
+    screen, out = Console(stderr=True), Console()
+    if not out.is_terminal:
+        out = Console(width=120)  # tables in a file keep their columns whole
     about = facts()
     if not as_json:
         for name, value in about.items():
@@ -46,7 +48,7 @@ def main(seconds: float, runs: int, as_json: bool, write: bool) -> None:
         print(json.dumps(asdict(measured), indent=2))
     else:
         for table in tables(measured):
-            Console().print(table)
+            out.print(table)
     if write:
         RESULTS.write_text(markdown(measured, f"--seconds {seconds:g} --runs {runs} --write"))
         screen.print(f"written: {RESULTS}", highlight=False)
