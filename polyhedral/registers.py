@@ -167,8 +167,10 @@ def why_not(program: Program, array: str, part: Code, outer: tuple[Loop, ...]) -
         if not _one_iteration_each(program, point, outer):
             return f"several iterations of {point.statement} share an element of {array}"
     for reader in here:
-        for access in program.statements[reader.statement].reads:
-            if access.array == array:
+        stmt = program.statements[reader.statement]
+        for access in stmt.reads:
+            # A statement may read the element that it writes: it has the same register.
+            if access.array == array and access.subscript != stmt.write.subscript:
                 for writer in writers:
                     if not _apart(program, reader, access, writer, outer):
                         return (

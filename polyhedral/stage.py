@@ -20,6 +20,7 @@ from tdsl.ir.kernel import INDEX, Array, Cast, Const, Expr, Op, Read, Select, Si
 from tdsl.polyhedral.affine import set_space
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import sequence
+from tdsl.polyhedral.extent import UNBOUNDED
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.inits import coordinate_map
 from tdsl.polyhedral.leaves import is_dim
@@ -31,7 +32,11 @@ SET, IN, OUT = isl.dim_type.set, isl.dim_type.in_, isl.dim_type.out
 
 
 class CannotStage(Exception):
-    """Why the copy cannot be made, in words for the user."""
+    """Why the copy cannot be made, in words for the user, and what would help."""
+
+    def __init__(self, reason: str, help: str | None = None) -> None:
+        super().__init__(reason)
+        self.help = help
 
 
 @dataclass(frozen=True)
@@ -114,10 +119,11 @@ def _copy(
     for dim in range(len(source.shape)):
         least, most = touched.dim_min(dim).coalesce(), touched.dim_max(dim).coalesce()
         length = most.sub(least).max_val()
-        if not length.is_int():
+        if not length.is_int() or length.to_python() >= UNBOUNDED:
             raise CannotStage(
                 f"dimension {dim} of what one iteration of {loops[-1].name} touches of {array} "
-                "has no constant extent"
+                "has no constant extent",
+                "split the loops inside that index this dimension, and stage at an outer one",
             )
         lo.append(least)
         extents.append(int(length.to_python()) + 1)

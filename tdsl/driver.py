@@ -11,6 +11,7 @@ from tdsl.ir.kernel import Kernel
 from tdsl.ir.verify_kernel import verify_kernel
 from tdsl.lower.check_instances import check_instances
 from tdsl.lower.lower import Lowered, lower
+from tdsl.lower.storage import Stored, store
 from tdsl.polyhedral import dependences, fresh, model, proofs, validate
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.runtime.interface import Argument, BuildRequest, Entry
@@ -51,6 +52,7 @@ class Compilation:
     undecided: tuple[surface.Schedule, ...] = ()
     resolved: Resolved = Resolved(())
     scheduled: Scheduled = None  # type: ignore[assignment]
+    stored: Stored = None  # type: ignore[assignment]
     lowered: Lowered = None  # type: ignore[assignment]
     warnings: tuple[Diagnostic, ...] = ()
 
@@ -114,17 +116,17 @@ def _schedule(c: Compilation) -> Compilation:
     return replace(c, scheduled=scheduled, warnings=(*c.warnings, *scheduled.warnings))
 
 
+def _store(c: Compilation) -> Compilation:
+    s = c.scheduled
+    stored = store(s.program, s.tree, s.stages, lanes=bool(c.options.target.widths))
+    return replace(c, stored=stored)
+
+
 def _lower(c: Compilation) -> Compilation:
     text = print_directives(c.resolved.directives) if c.resolved.steps else ""
     head = f"schedule {c.label or 'none: the order of the program'} for {c.options.target.name}"
-    lowered = lower(
-        c.scheduled.program,
-        c.scheduled.tree,
-        c.options.target,
-        stages=c.scheduled.stages,
-        strict_fp=c.options.strict_fp,
-        notes=(head, *text.splitlines()),
-    )
+    notes = (head, *text.splitlines())
+    lowered = lower(c.stored, c.options.target, strict_fp=c.options.strict_fp, notes=notes)
     return replace(c, lowered=lowered)
 
 
@@ -154,6 +156,7 @@ PIPELINE: tuple[Pass, ...] = (
     ("variant", _choose),  # needs bound sizes and the target
     ("directives", _resolve),  # expressions become integers: only those reach the tree
     ("tree", _schedule),  # each directive checked, then applied
+    ("storage", _store),  # the last thing that can refuse a schedule: copies, registers
     ("vector", _lower),  # loops, copies, lanes; verified at its end
     ("validated", _validate),  # all that was lowered, against the program: before any C
 )

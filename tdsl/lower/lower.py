@@ -18,16 +18,14 @@ from tdsl.lower.partition import partition
 from tdsl.lower.registers import CannotKeep
 from tdsl.lower.reuse import defined, share
 from tdsl.lower.specialize import Specializer
+from tdsl.lower.storage import Stored
 from tdsl.lower.values import Numerics
 from tdsl.polyhedral.astgen import generate
 from tdsl.polyhedral.dims import CannotScan
-from tdsl.polyhedral.inits import with_inits
-from tdsl.polyhedral.leaves import Code, sink
+from tdsl.polyhedral.leaves import Code
 from tdsl.polyhedral.program import Program
-from tdsl.polyhedral.registers import body_at, keep_accumulators, keep_at, why_not
-from tdsl.polyhedral.stage import CannotStage, stage
+from tdsl.polyhedral.registers import keep_accumulators
 from tdsl.polyhedral.tree import Node
-from tdsl.schedule.state import StageRequest
 from tdsl.targets.target import Target
 
 
@@ -47,29 +45,15 @@ class Lowered:
 
 
 def lower(
-    program: Program,
-    tree: Node,
-    target: Target,
-    *,
-    stages: tuple[StageRequest, ...] = (),
-    strict_fp: bool = False,
-    notes: tuple[str, ...] = (),
+    stored: Stored, target: Target, *, strict_fp: bool = False, notes: tuple[str, ...] = ()
 ) -> Lowered:
-    """`tree` is a finished schedule without first terms."""
-    placed = with_inits(program, tree)
-    for request in stages:
-        if request.memory != "registers":
-            program, placed = _staged(program, placed, request)
-    code = sink(placed, lanes=bool(target.widths))
-    # Without vectors (target c) tiles are loops, and their elements stay in memory.
-    kept = [r for r in stages if r.memory == "registers" and target.widths]
-    for request in kept:
-        code = _in_registers(program, code, request)
-    asked = frozenset(r.array for r in kept)
+    """Raises IllegalSchedule where what is to stay in registers has no fixed ones."""
+    program = stored.program
+    asked = frozenset(r.array for r in stored.kept)
     try:
-        nest, versions, body = _kept(program, code, target, strict_fp, asked)
+        nest, versions, body = _kept(program, stored.code, target, strict_fp, asked)
     except CannotKeep as error:
-        span = next((r.span for r in stages if r.array == error.array), None)
+        span = next((r.span for r in stored.kept if r.array == error.array), None)
         raise IllegalSchedule.at(
             span, f"{error.array} cannot stay in registers: {error.reason}"
         ) from None
@@ -82,30 +66,7 @@ def lower(
         notes,
     )
     verify(function, target)
-    return Lowered(program, placed, nest, versions, function)
-
-
-def _staged(program: Program, tree: Node, request: StageRequest) -> tuple[Program, Node]:
-    try:
-        return stage(program, tree, request.array, request.statement, request.loop)
-    except CannotStage as error:
-        raise IllegalSchedule.at(
-            request.span, f"{request.array} cannot be staged at {request.loop[1]}: {error}"
-        ) from None
-
-
-def _in_registers(program: Program, code: Code, request: StageRequest) -> Code:
-    """A scope for what the body of the loop touches, where that is proved to be safe."""
-    found = body_at(code, request.loop)
-    if found is None:
-        reason: str | None = f"{request.loop[1]} is unrolled or vectorized"
-    else:
-        reason = why_not(program, request.array, *found)
-    if reason is not None:
-        raise IllegalSchedule.at(
-            request.span, f"{request.array} cannot stay in registers at {request.loop[1]}: {reason}"
-        )
-    return keep_at(code, request.array, request.loop)
+    return Lowered(program, stored.tree, nest, versions, function)
 
 
 def _kept(
