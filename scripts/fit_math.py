@@ -65,14 +65,21 @@ def remez(
         solved = mp.lu_solve(mp.matrix(rows), mp.matrix([wanted[p] for p in chosen]))
         coefficients, level = list(solved[:count]), abs(solved[count])
         errors = [
-            (mp.polyval(coefficients[::-1], t) - f) * w
-            for t, f, w in zip(grid, wanted, weights, strict=True)
+            (horner(coefficients, t) - f) * w for t, f, w in zip(grid, wanted, weights, strict=True)
         ]
         greatest = max(abs(e) for e in errors)
         if greatest <= level * mp.mpf("1.001"):
             break
         chosen = _extrema(errors, count + 1)
     return coefficients, greatest
+
+
+def horner(coefficients: Sequence[Number], at: Number) -> Number:
+    """The polynomial's value."""
+    found = mp.mpf(0)
+    for coefficient in reversed(coefficients):
+        found = found * at + coefficient
+    return found
 
 
 def _extrema(errors: Sequence[Number], count: int) -> list[int]:
