@@ -26,6 +26,7 @@ import numpy as np
 
 from tdsl.ir.lowfloat import to_bf16
 from tdsl.runtime.interface import SIZE_LIMIT, Argument, Entry, SizePlan
+from tdsl.runtime.status import status_error
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64  # of what is allocated here: a cache line, and the widest register
@@ -69,6 +70,21 @@ class Checker:
         self._bound_sizes = dict(entry.bound)
         self.size_names = (*entry.sizes, *self._bound_sizes)
         self.give = _giver(entry)
+
+    def refused(self, bound: Bound, status: int) -> Exception:
+        """What a status other than 0 says. Values that break a promise are named."""
+        if status == 2:
+            arrays = {
+                a.name: np.asarray(value, a.dtype)
+                for a, value in zip(self.entry.arguments, bound.values, strict=True)
+            }
+            try:
+                self._plan.check_ranges(
+                    arrays, dict(zip(self.entry.sizes, bound.sizes, strict=True))
+                )
+            except ValueError as error:
+                return ValueError(f"{self.entry.name}: {error}")
+        return status_error(self.entry, status)
 
     # ------------------------------------------------------------ names
 

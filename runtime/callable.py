@@ -23,7 +23,6 @@ from tdsl.runtime.build import Library, assembly
 from tdsl.runtime.interface import Argument, Entry, SizePlan
 from tdsl.runtime.quick import Known, Slot, Surroundings, quick_call, remembered_key
 from tdsl.runtime.shortcall import short_call
-from tdsl.runtime.status import status_error
 from tdsl.runtime.threads import note_parallel_call
 
 REMEMBERED = 256  # shapes, and then they are forgotten
@@ -144,7 +143,7 @@ class CompiledKernel:
         ]
         status = self._invoke(bound.sizes, passed, self._workspace_bytes(bound.sizes))
         if status:
-            raise status_error(self.entry, status)
+            raise self._checker.refused(bound, status)
 
     def _invoke(self, sizes: tuple[int, ...], passed: list[Any], workspace: int) -> int:
         if self._parallel:

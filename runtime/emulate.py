@@ -22,7 +22,6 @@ from tdsl.runtime.build import artifact, assembly, compile_command, link_flags
 from tdsl.runtime.harness import harness
 from tdsl.runtime.interface import BuildRequest, Entry, SizePlan
 from tdsl.runtime.process import CannotStart, Outcome, run_all
-from tdsl.runtime.status import status_error
 from tdsl.runtime.toolchain import Compiler, failure, find_compiler, find_emulator, signal_name
 
 RUN_LIMIT = 120.0  # seconds of one emulated call
@@ -125,7 +124,7 @@ class EmulatedKernel:
         answer = self._run("call", self._input(bound))
         status = struct.unpack_from("<q", answer)[0]
         if status:
-            raise status_error(self.entry, status)
+            raise self._checker.refused(bound, status)
         self._take(bound, answer[8:])
         return self._checker.give(bound.given)
 

@@ -94,6 +94,11 @@ class SizePlan(Protocol):
     def shape(self, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape of an array argument."""
 
+    def check_ranges(
+        self, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]
+    ) -> None:
+        """Raise ValueError for an argument that holds a value outside the range it promises."""
+
 
 @dataclass(frozen=True)
 class BuildRequest:

@@ -16,7 +16,7 @@ from tdsl.ir.vector import Buffer, Function
 STATUS = (
     (0, "done"),
     (1, "a size is negative or too large, or an array has 2^62 bytes or more"),
-    (2, "an assumption of the kernel does not hold"),
+    (2, "an assumption of the kernel, or a promised range, does not hold"),
     (3, "a pointer is NULL or misaligned"),
     (4, "an output overlaps another argument"),
     (5, "no memory for the workspace"),
@@ -54,6 +54,22 @@ UNUSABLE = """__attribute__((noinline))
 static int tdsl_unusable(const void *p, int64_t bytes, uintptr_t align)
 {
     return bytes > 0 && (p == NULL || (uintptr_t)p % align != 0);
+}"""
+OUTSIDE = """__attribute__((noinline))
+static int tdsl_outside_{name}(const {ctype} *p, int64_t bytes, int64_t lo, int64_t hi)
+{{
+    int bad = 0;
+    for (int64_t i = 0; i < bytes / (int64_t)sizeof *p; i++)
+        bad |= p[i] < lo || p[i] >= hi;
+    return bad;
+}}"""
+OUTSIDE_U64 = """__attribute__((noinline))
+static int tdsl_outside_u64(const uint64_t *p, int64_t bytes, int64_t lo, int64_t hi)
+{
+    int bad = 0;
+    for (int64_t i = 0; i < bytes / (int64_t)sizeof *p; i++)
+        bad |= hi <= 0 || p[i] >= (uint64_t)hi || (lo > 0 && p[i] < (uint64_t)lo);
+    return bad;
 }"""
 ALLOCATE = """static void *tdsl_allocate(size_t bytes)
 {
@@ -202,6 +218,7 @@ class EntryPrinter:
         for assumption in self._function.assumptions:
             lines += [*wrap(f"    if (!({self._index(assumption).text}))"), "        return 2;"]
         lines += self._pointer_checks()
+        lines += self._range_checks()
         lines += self._overlap_checks()
         lines += self._processor_check()
         lines += self._call(run, used)
@@ -231,6 +248,27 @@ class EntryPrinter:
             align = max(buffer.align or 1, buffer.elem.bytes)
             lines.append(f"    if (tdsl_unusable({name}, {size}, {align}))")
             lines.append("        return 3;")
+        return lines
+
+    def _range_checks(self) -> list[str]:
+        """The values that arguments promise; pointers were checked before."""
+        lines = []
+        for buffer in self._function.buffers:
+            if not is_argument(buffer) or buffer.range is None:
+                continue
+            elem, name = buffer.elem.name, self._names["buffer", buffer.name]
+            lo, hi = (self._index(end).text for end in buffer.range)
+            where = name
+            if is_scalar(buffer):
+                where, size = f"&{name}", f"(int64_t)sizeof {name}"
+            else:
+                size = self._bytes_name(buffer)
+            text = OUTSIDE_U64
+            if elem != "u64":
+                text = OUTSIDE.format(name=elem, ctype=SCALARS[elem])
+            self._unit.helper(f"tdsl_outside_{elem}", text)
+            lines += wrap(f"    if (tdsl_outside_{elem}({where}, {size}, {lo}, {hi}))")
+            lines.append("        return 2;")
         return lines
 
     def _overlap_checks(self) -> list[str]:
@@ -320,7 +358,10 @@ def document(described: CFunction, function: Function, names: Names) -> list[str
         shape = ", ".join(_shape_text(index, e) for e in buffer.shape)
         kind = f"{argument.elem}[{shape}]" if buffer.shape else str(argument.elem)
         align = f", aligned to {buffer.align} bytes" if buffer.align else ""
-        lines.append(f"  {argument.c_name}: {argument.role}, {kind}{align}")
+        values = ""
+        if buffer.range is not None:
+            values = ", values in " + "..".join(_shape_text(index, e) for e in buffer.range)
+        lines.append(f"  {argument.c_name}: {argument.role}, {kind}{align}{values}")
     return comment(lines, "")
 
 

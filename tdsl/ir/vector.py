@@ -266,7 +266,8 @@ class Buffer:
     """Memory. role: in, const, out, inout (arguments), temp (workspace), stack or table.
 
     shape: extents (Index over sizes; constants for stack and table); strides in elements per
-    dimension are already inside the offsets. values: of a table, flat.
+    dimension are already inside the offsets. values: of a table, flat. range: what an argument's
+    values promise, lo (inclusive) and hi (exclusive): checked on entry.
     """
 
     name: str
@@ -275,6 +276,7 @@ class Buffer:
     role: str
     values: tuple[int | float | bool, ...] | None = None
     align: int | None = None
+    range: tuple[Index, Index] | None = None
 
 
 @dataclass(frozen=True)

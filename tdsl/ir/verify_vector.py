@@ -86,6 +86,10 @@ class _Verifier:
                 isinstance(e, Size | Var) for e in walk(extent)
             ):
                 raise self._wrong(f"the extents of {buffer.name} are not constant")
+        for end in buffer.range or ():
+            self._index(end, frozenset())
+            if buffer.role not in ("in", "const") or not buffer.elem.is_integer:
+                raise self._wrong(f"{buffer.name} cannot promise a range of values")
 
     # ------------------------------------------------------------ code
 

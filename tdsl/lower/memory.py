@@ -21,7 +21,8 @@ def buffer(array: Array) -> Buffer:
     values = array.values
     if values is not None and array.type == BOOL:
         values = tuple(int(v) for v in values)
-    return Buffer(array.name, stored_type(array.type), array.shape, array.role, values, array.align)
+    elem = stored_type(array.type)
+    return Buffer(array.name, elem, array.shape, array.role, values, array.align, array.range)
 
 
 @dataclass(frozen=True)

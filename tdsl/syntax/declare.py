@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tdsl.diagnostics import BoundsError, Note, ParseError
+from tdsl.diagnostics import BoundsError, Note, ParseError, TypeMismatch
 from tdsl.ir.affine import variables
 from tdsl.ir.kernel import Array, Const, Expr, Op
+from tdsl.ir.types import ElemType
 from tdsl.syntax import tree
 from tdsl.syntax.constants import Constants, exact, table
 from tdsl.syntax.exprs import Values
@@ -49,8 +50,6 @@ def arrays(scope: Scope, item: tree.ArrayDecl) -> list[Array]:
     """The arrays of one declaration."""
     if item.strides is not None:
         raise refuse("strides", item.span)
-    if item.range is not None:
-        raise refuse("range", item.span)
     shape: list[Expr] = []
     for extent in item.shape:
         if isinstance(extent, tuple):
@@ -66,10 +65,31 @@ def arrays(scope: Scope, item: tree.ArrayDecl) -> list[Array]:
         return [_table(scope, item, name, tuple(shape)) for name in item.names]
     type_ = scope.element_type(item.type, item.span)
     align = None if item.align is None else _alignment(scope, item.align)
+    promised = None if item.range is None else _range(scope, item, type_)
     return [
-        Array(name, type_, tuple(shape), item.role, align=align, span=item.span)
+        Array(name, type_, tuple(shape), item.role, align=align, range=promised, span=item.span)
         for name in item.names
     ]
+
+
+def _range(scope: Scope, item: tree.ArrayDecl, type_: ElemType) -> tuple[Expr, Expr]:
+    """The promised values; they are checked on entry, so nothing may change them after."""
+    assert item.range is not None
+    if item.role not in ("in", "const"):
+        what = {"temp": "a temp holds what the kernel computes", "out": "an output is not read"}
+        raise ParseError.at(
+            item.span,
+            "`range` promises the values of an argument that is only read: "
+            + what.get(item.role, f"an `{item.role}` argument is written by the kernel"),
+            help="clamp where the value is used as an index: `clamp(x[i], 0, N - 1)`",
+        )
+    if not type_.is_integer:
+        raise TypeMismatch.at(
+            item.span, f"`range` promises integers, and these are {type_}",
+            help="convert and clamp where the value is used: `clamp(i32(x[i]), 0, N - 1)`",
+        )  # fmt: skip
+    lo, hi = (size_values(scope).bound(end, "range") for end in item.range)
+    return lo, hi
 
 
 def _table(scope: Scope, item: tree.ArrayDecl, name: str, shape: tuple[Expr, ...]) -> Array:

@@ -55,10 +55,6 @@ LATER: dict[str, Later] = {
         "arrays are row-major and contiguous so far, so `strides` is not compiled",
         "pass a contiguous copy, for example `numpy.ascontiguousarray(x)`",
     ),
-    "range": Later(
-        "`range` promises the values of an array, and promises are not checked on entry yet",
-        "clamp where the value is used as an index: `clamp(i64(idx[t]), 0, N - 1)`",
-    ),
     "static for": Later(
         "`static for` writes its body out once for each value, which is not done yet",
         "write the equations out by hand",

@@ -72,9 +72,9 @@ REPAIRS = {
         "m = argmax[i](x[i])",
         "b = max[j](x[j])\n    m = min[j](select(x[j] == b, i64(j), i64(N)))",
     ),
-    "later_range": (
-        "idx: i64[N] range 0..4\n    in  t: f32[4]\n    out y: f32[N]\n\n    y[i] = t[idx[i]]",
-        "idx: i64[N]\n    in  t: f32[4]\n    out y: f32[N]\n\n    y[i] = t[clamp(idx[i], 0, 3)]",
+    "range_of_inout": (
+        " range 0..N\n    in    t: f32[N]\n    out   y: f32[N]\n\n    y[i] = t[idx[i]]",
+        "\n    in    t: f32[N]\n    out   y: f32[N]\n\n    y[i] = t[clamp(idx[i], 0, N - 1)]",
     ),
 }
 

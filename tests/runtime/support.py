@@ -42,6 +42,9 @@ class Shapes:
     def shape(self, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(d if isinstance(d, int) else sizes[d] for d in self._shapes.get(name, ()))
 
+    def check_ranges(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
+        """Nothing is promised."""
+
 
 # Generated functions refuse overlap by themselves; these do it where a test is about it.
 OVERLAP = """\

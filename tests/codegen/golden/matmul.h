@@ -4,7 +4,7 @@
  * Each kernel returns a status:
  *   0  done
  *   1  a size is negative or too large, or an array has 2^62 bytes or more
- *   2  an assumption of the kernel does not hold
+ *   2  an assumption of the kernel, or a promised range, does not hold
  *   3  a pointer is NULL or misaligned
  *   4  an output overlaps another argument
  *   5  no memory for the workspace
