@@ -17,10 +17,10 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.cases import cases
+from benchmarks.cases import Differs, cases
 from benchmarks.machine import FORCED, environment, facts
 from benchmarks.report import Measured, Row, Started, markdown, tables
-from benchmarks.startup import commands, spent
+from benchmarks.startup import CommandFailed, commands, spent
 from tdsl.runtime.measure import compare
 
 MARK = "TDSL_BENCH_PREPARED"
@@ -43,7 +43,10 @@ def main(seconds: float, runs: int, as_json: bool, write: bool) -> None:
     if not as_json:
         for name, value in about.items():
             screen.print(f"{name}: {value}", highlight=False)
-    measured = Measured(about, _kernels(screen, seconds), _commands(screen, runs))
+    try:
+        measured = Measured(about, _kernels(screen, seconds), _commands(screen, runs))
+    except (Differs, CommandFailed) as error:
+        raise click.ClickException(str(error)) from error
     if as_json:
         print(json.dumps(asdict(measured), indent=2))
     else:
