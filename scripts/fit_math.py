@@ -158,6 +158,12 @@ def fits() -> list[Fit]:
             mp.mpf(0), same(quarter_turn**2), {"f32": 3, "f64": 6},
         ),
         Fit(
+            "TANH", "(tanh(x) / x - 1) / z in z = x^2, |x| <= 13 / 16",
+            lambda z: (mp.tanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z,
+            lambda z: z ** mp.mpf("1.5") / mp.tanh(mp.sqrt(z)),
+            mp.mpf(0), same(mp.mpf(13) / 16 * mp.mpf(13) / 16), {"f32": 6, "f64": 13},
+        ),
+        Fit(
             "ERF", "erf(x) / x - 1 in z = x^2, |x| <= 1",
             lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
             lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)),
@@ -190,6 +196,10 @@ def constants() -> dict[str, tuple[str, dict[str, tuple[float, ...] | float]]]:
                 "f32": parts(mp.pi / 2, "f32", [11, 11, 11, 11]),
                 "f64": parts(mp.pi / 2, "f64", [33, 33, 33]),
             },
+        ),
+        "HALF_PI_FUSED": (
+            "pi / 2 as a sum of whole significands",
+            {e: parts(mp.pi / 2, e, [digits] * 2) for e, digits in DIGITS.items()},
         ),
         "TWO_OVER_PI": ("2 / pi", {e: rounded(2 / mp.pi, e) for e in DIGITS}),
         "ERF_END": ("from here on erf(x) rounds to 1", dict(ERF_END)),

@@ -62,6 +62,10 @@ def reduce_mask(unit: Unit, op: str, arg: C, type: VType) -> C:
     elem = unit.mask_elem(type)
     name = f"tdsl_{op}_{elem}x{type.lanes}"
     physical = unit.physical(elem, type.lanes)
+    if physical == type.lanes:
+        found = unit.apply(op, elem.name, physical, arg)
+        if found is not None:
+            return found
     scalar = SCALARS[elem.name]
     joined = "|=" if op == "any" else "&="
     unit.function(

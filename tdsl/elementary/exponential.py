@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tdsl.elementary.coefficients import EXP, EXP2, LN2, LOG2E
+from tdsl.elementary.coefficients import EXP, EXP2, LN2, LOG2E, TANH
 from tdsl.elementary.formula import Formula, Term
 from tdsl.ir.vector import Block
 
@@ -105,15 +105,12 @@ def sigmoid(f: Formula) -> Block:
 
 
 def tanh(f: Formula) -> Block:
-    """(1 - e) / (1 + e) with e = e^(-2 |x|), by way of m = e - 1: -m / (2 + m). Near 0 m is
-    relatively exact, and nothing cancels."""
+    """Near 0 an odd polynomial. From 13/16 on 1 - 2 / (1 + e^(2 |x|)), where the error of the
+    quotient, which is below a third, hardly counts."""
     size = f.let("size", abs(f.x).at_most(_TANH_END[f.name]))
-    reduced = reduce(f, f.let("y", size * -2.0))
-    power = f.let("power", power_of_two(f, reduced.count))
-    change = f.let("change", power * reduced.minus_one)
-    m, m_low = f.two_sum("m", f.let("step", power - 1.0), change)
-    low = f.let("low", f.fma(reduced.low, power, m_low))
-    d = f.let("d", m + 2.0)
-    d_low = f.let("d_low", (2.0 - d) + m + low)
-    q = _quotient(f, -m, -low, d, d_low)
-    return f.result(f.with_sign(q, f.x))
+    z = f.let("z", size * size)
+    near = f.let("near", f.fma(z * size, f.polynomial(z, TANH[f.name]), size))
+    reduced = reduce(f, f.let("double", size + size))
+    e = (reduced.minus_one + 1.0) * power_of_two(f, reduced.count)
+    beyond = f.let("beyond", 1.0 - 2.0 / (e + 1.0))
+    return f.result(f.with_sign(f.choose(beyond.like(13 / 16) > size, near, beyond), f.x))

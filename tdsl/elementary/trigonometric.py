@@ -1,14 +1,17 @@
 """sin and cos.
 
-Cody and Waite: |x| = k pi/2 + r with a whole k and |r| <= pi/4, pi/2 as a sum of numbers so short
-that k times each is exact; r is kept as a sum of two, so that it is relatively exact even where x
-is nearly a multiple of pi/2. Then sin r or cos r is a polynomial, k says which and its sign.
-Beyond the range of k the C library takes over, lane by lane.
+Cody and Waite: |x| = k pi/2 + r with a whole k and |r| <= pi/4. pi/2 is a sum of numbers so short
+that k times each is exact, or of whole ones where a fused operation gives what a product loses; r
+is a sum of two, relatively exact even where x is nearly a multiple of pi/2. Then sin r or cos r is
+a polynomial, k says which and its sign. Beyond the range of k the C library takes over, lane by
+lane.
 """
 
 from __future__ import annotations
 
-from tdsl.elementary.coefficients import COS, HALF_PI, SIN, TWO_OVER_PI
+import functools
+
+from tdsl.elementary.coefficients import COS, HALF_PI, HALF_PI_FUSED, SIN, TWO_OVER_PI
 from tdsl.elementary.formula import Formula, Term
 from tdsl.ir.vector import Block
 
@@ -18,14 +21,16 @@ FAR = {"f32": 12288.0, "f64": 1572864.0}
 
 def _reduced(f: Formula, size: Term, k: Term) -> tuple[Term, Term]:
     """size - k pi/2 as a sum."""
-    first, *middle, last = HALF_PI[f.name]
-    high = f.let("r_0", f.fnma(k, first, size))  # exact: both are near
-    lost: Term | None = None
+    first, *middle, last = (HALF_PI_FUSED if f.fused else HALF_PI)[f.name]
+    high = f.let("r_0", f.fnma(k, first, size))  # exact: what is left has few digits
+    lost: list[Term] = []
     for number, part in enumerate(middle, 1):
-        high, low = f.two_sum(f"r_{number}", high, f.let(f"part_{number}", k * -part))
-        lost = low if lost is None else f.let(f"lost_{number}", lost + low)
-    assert lost is not None
-    rest = f.let("rest", f.fnma(k, last, lost))
+        product = f.let(f"part_{number}", k * -part)
+        high, low = f.two_sum(f"r_{number}", high, product)
+        lost.append(low)
+        if f.fused:  # without, products are exact
+            lost.append(f.fma(k, -part, -product))
+    rest = f.let("rest", f.fnma(k, last, functools.reduce(Term.__add__, lost)))
     r = f.let("r", high + rest)
     return r, f.let("r_low", (high - r) + rest)
 

@@ -70,6 +70,11 @@ def _arithmetic(width: int) -> Iterator[Row]:
             for op, name in (("band", "and"), ("bor", "orr"), ("bxor", "eor")):
                 yield _row(op, elem, n, _call(name, q, s, 2))
             yield _row("shl.const", elem, n, f"vshl{q}_n_{s}({{0}}, {{1}})")
+        if elem in UNSIGNED:
+            as_words = "{0}" if size < 8 else "vreinterpretq_u32_u64({0})"
+            suffix = s if size < 8 else "u32"
+            yield _row("any", elem, n, f"(vmaxv{q}_{suffix}({as_words}) != 0)")
+            yield _row("all", elem, n, f"(vminv{q}_{suffix}({as_words}) != 0)")
 
 
 def _widen(narrow: str, wide: str, lanes: int) -> str:

@@ -14,10 +14,11 @@ class Row:
     """`op` on `lanes` elements of `elem`, written as `template` with {0}, {1}, ... for operands.
 
     Beside the names of `tdsl.ir.vector.Op` there are: load, store, maskload, maskstore (operand 0
-    is the address), splat, choose (mask, then, other), low and high (halves), and the casts
-    "convert.FROM", "saturate.FROM" whose `elem` is the result. min.number and max.number are
-    exact only where operand 0 is a constant that is no NaN. shl.const, shr.const: operand 1 is a
-    literal below the width. `feature`: what the processor must have beyond the target's own.
+    is the address), splat, choose (mask, then, other), low and high (halves), any and all of a
+    mask that is lanes of ones, and the casts "convert.FROM", "saturate.FROM" whose `elem` is the
+    result. min.number and max.number are exact only where operand 0 is a constant that is no NaN.
+    shl.const, shr.const: operand 1 is a literal below the width. `feature`: what the processor
+    must have beyond the target's own.
     """
 
     op: str

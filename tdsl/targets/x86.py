@@ -137,6 +137,10 @@ def _int_rows(width: int, mask_registers: bool) -> Iterator[Row]:
                 yield Row("abs", elem, n, f"{p}_abs_epi{bits}({{0}})")
         for op, name in (("band", "and"), ("bor", "or"), ("bxor", "xor")):
             yield Row(op, elem, n, f"{p}_{name}_{whole}({{0}}, {{1}})")
+        if sign == "i" and not mask_registers:
+            bytes_set = f"{p}_movemask_epi8({{0}})"
+            yield Row("any", elem, n, f"({bytes_set} != 0)")
+            yield Row("all", elem, n, f"({bytes_set} == {-1 if width == 32 else 0xFFFF})")
         yield from _shifts(p, elem, n, bits, sign, mask_registers)
         if mask_registers:
             for op, name in INT_COMPARISONS.items():

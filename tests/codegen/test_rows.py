@@ -35,6 +35,9 @@ def operations(elem: ElemType, lanes: int) -> Iterator[Store]:
     for op in ("min", "max") if elem.is_float else ("shl", "shr"):
         yield Store("x", I, Op(op, (x, Const(1, vtype)), vtype))
     yield Store("y", num(0), Reduce("add", x, VType(elem)))
+    for op in ("any", "all"):
+        found = Reduce(op, Op("eq", (x, x), m), VType(BOOL))
+        yield Store("y", num(0), Cast("convert", found, VType(elem)))
 
 
 def conversions(of: Target, source: ElemType) -> Iterator[Function]:
