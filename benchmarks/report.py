@@ -73,9 +73,10 @@ The schedules, with integers:
 
 ## Commands
 
-Each in processes of its own, with an empty cache; medians. `processor` counts all processes, the C
-compiler among them, and is the figure to go by where the machine had other work; that of `import
-numpy` tells how fast the machine was. `compile` writes C, header and shared library.
+Each in processes of its own, with an empty cache of kernels and Python's bytecode at hand, as after
+a first run; medians. `processor` counts all processes, the C compiler among them, and is the figure
+to go by where the machine had other work; that of `import numpy` tells how fast the machine was.
+`compile` writes C, header and shared library.
 
 {commands}
 """
@@ -90,7 +91,7 @@ def tables(measured: Measured) -> Iterator[Table]:
     for row, cells in zip(measured.kernels, _kernel_cells(measured), strict=True):
         table.add_row(*_coloured(cells, 2, row.ratio >= row.goal))
     yield table
-    table = Table(*COMMANDS, title="commands, nothing cached")
+    table = Table(*COMMANDS, title="commands, no kernel cached")
     for command, cells in zip(measured.commands, _command_cells(measured), strict=True):
         table.add_row(*_coloured(cells, 2, command.goal is None or command.cpu <= command.goal))
     yield table
