@@ -213,8 +213,10 @@ def _anchor(block: isl.PwAff, coordinate: isl.PwAff, factor: int) -> isl.PwAff |
     """The first coordinate of block 0: coordinate - factor * block spans anchor..+factor."""
     offset = coordinate.sub(block.scale_val(isl.Val(factor)))
     seen = offset.as_map().range()
-    if not seen.dim_has_lower_bound(SET, 0):
-        return None
+    spread = isl.Map.from_domain_and_range(seen, seen).deltas()
+    most = spread.dim_max_val(0)
+    if spread.is_empty() or not most.is_int() or most.to_python() >= factor:
+        return None  # the block was reversed, say
     pieces = seen.dim_min(0).coalesce().get_pieces()
     return isl.PwAff.from_aff(pieces[0][1]) if len(pieces) == 1 else None
 

@@ -11,13 +11,13 @@ from tdsl.ir import loops as ir
 from tdsl.ir import vector as v
 from tdsl.ir.index import const, linear_in, simplify, substitute
 from tdsl.ir.kernel import Expr
-from tdsl.ir.types import BOOL, U8, ElemType
+from tdsl.ir.types import BOOL, I64, U8, ElemType
 from tdsl.lower.builder import Code, operands
 from tdsl.lower.context import Context
 from tdsl.lower.keep import COMBINE, partial_for, register_for
 from tdsl.lower.memory import stored_type
 from tdsl.lower.registers import Register
-from tdsl.lower.values import Values, uniform
+from tdsl.lower.values import Values, has_data, uniform
 from tdsl.polyhedral.program import Stmt
 
 
@@ -51,7 +51,7 @@ def write_copy(
         # Some lane of the block runs, as under a count.
         values = replace(values, tail=values.both(values.tail, values.condition_here(guard)))
         guard = None
-    values = replace(values, read=lambda a, o, _: _kept(context, a, o, values))
+    values = replace(values, read=lambda a, o, m: _kept(context, a, o, m, values))
     _Write(context, stmt, values, copy, code).run(guard)
 
 
@@ -71,13 +71,31 @@ class _Write:
         array = stmt.write.array
         subscript = [values.here(i) for i in stmt.write.subscript]
         offset = self.context.places[array].offset(subscript)
-        if stmt.is_update and values.lanes > 1 and _one_element(offset):
-            self._reduce(value, values.both(values.tail, chosen), offset)
+        if has_data(offset):
+            self._scatter(value, offset)
+        elif stmt.is_update and values.lanes > 1 and _one_element(offset):
+            self._reduce(value, chosen, offset)
         elif self.context.scope(array) is None:
             self._store(self._joined(value, offset, chosen), offset, chosen)
         else:
-            register = register_for(self.context, array, offset, values, writer=self.stmt.name)
+            context, writer = self.context, stmt.name
+            register = register_for(context, array, offset, values, writer=writer, mask=chosen)
             self._assign(register, value, chosen)
+
+    def _scatter(self, value: v.Value, offset: Expr) -> None:
+        """An update of the element that data choose."""
+        array, stmt = self.stmt.write.array, self.stmt
+        if self.values.lanes > 1:
+            raise IllegalSchedule.at(
+                stmt.span,
+                f"data choose the elements of {array} that {stmt.name} updates: lanes cannot",
+                help="leave its loops without `vectorize`",
+            )
+        at = v.Ref(self.code.names.fresh(f"{array}_at"), self.values.type(I64))
+        self.code.add(v.Let(at.name, self.code.bind(self.values.at(offset))))
+        old = v.Gather(array, at, self.values.type(stored_type(self._elem)))
+        new = self.code.bind(memory_value(self._join(old, value), self.values))
+        self.code.scatter(v.Scatter(array, at, new, self._origin))
 
     @property
     def _elem(self) -> ElemType:
@@ -143,9 +161,11 @@ class _Write:
         else:
             self.code.add(v.Assign(register.name, bound, self._origin))
 
-    def _reduce(self, value: v.Value, mask: v.Value | None, offset: Expr) -> None:
+    def _reduce(self, value: v.Value, chosen: v.Value | None, offset: Expr) -> None:
         """Lanes that all go into one element: partial results in a scope, else joined at once."""
         context, array = self.context, self.stmt.write.array
+        mask = self.values.both(self.values.tail, chosen)
+        writer = self.stmt.name
         op, elem = self.stmt.op, value.type.elem
         if op == "sub":
             op, value = "add", v.Op("neg", (value,), value.type)
@@ -153,8 +173,9 @@ class _Write:
         scalar = replace(self.values, lanes=1, tail=None)
         kept = context.scope(array) is not None
         if kept and elem != BOOL:
-            register_for(context, array, offset, scalar, writer=self.stmt.name).touched = True
-            partial = partial_for(context, array, (offset, self.copy.chunk), op, identity)
+            register_for(context, array, offset, scalar, writer=writer, mask=chosen).touched = True
+            key = (offset, self.copy.chunk, self.values.lanes)
+            partial = partial_for(context, array, key, op, identity)
             ref = v.Ref(partial.name, partial.type)
             new = self.values.operation(COMBINE.get(op, op), [ref, value], elem)
             if mask is not None:
@@ -167,23 +188,25 @@ class _Write:
         single = replace(self, stmt=replace(self.stmt, op=op), values=scalar)
         # The origin keeps all lanes: they are what is written.
         if kept:
-            register = register_for(context, array, offset, scalar, writer=self.stmt.name)
+            register = register_for(context, array, offset, scalar, writer=writer, mask=chosen)
             single._assign(register, total, None)
         else:
             single._store(single._joined(total, offset, None), offset, None)
 
 
-def _kept(context: Context, array: str, offset: Expr, values: Values) -> v.Value | None:
-    """An element that is in a register, or None."""
+def _kept(
+    context: Context, array: str, offset: Expr, mask: v.Value | None, values: Values
+) -> v.Value | None:
+    """An element that is in a register, or None. mask: where it is read."""
     if context.scope(array) is None:
         return None
     if values.lanes > 1 and _one_element(offset):
         single = replace(values, lanes=1, tail=None)
-        register = register_for(context, array, offset, single, writer=None)
+        register = register_for(context, array, offset, single, writer=None, mask=mask)
         register.touched = True
         scalar = v.Ref(register.name, register.type)
         return v.Splat(scalar, values.type(register.type.elem))
-    register = register_for(context, array, offset, values, writer=None)
+    register = register_for(context, array, offset, values, writer=None, mask=mask)
     register.touched = True
     return v.Ref(register.name, register.type)
 

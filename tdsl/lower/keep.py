@@ -15,13 +15,19 @@ COMBINE = {"any": "or", "all": "and"}  # the operation that joins two values of 
 
 
 def register_for(
-    context: Context, array: str, offset: Expr, values: Values, *, writer: str | None
+    context: Context,
+    array: str,
+    offset: Expr,
+    values: Values,
+    *,
+    writer: str | None,
+    mask: v.Value | None,
 ) -> Register:
     """The register of the elements at an offset in the scope of their array, for the statement
-    that writes it or, with None, for a read."""
+    that writes it or, with None, for a read. mask: where it does, beside the conditions around."""
     scope, top = context.scopes[array]
     base, stride = scope.place(offset, values.lanes)
-    around = (c for guard in context.guards for c in conjuncts(guard))
+    around = tuple(c for guard in context.guards for c in conjuncts(guard))
     guards = tuple(c for c in around if variables(c) <= scope.outside)
     register = scope.registers.get((base, values.lanes))
     if register is None:
@@ -33,6 +39,8 @@ def register_for(
     if register.mask != values.tail or register.stride != stride:
         raise CannotKeep(array, "its elements are used under several masks")
     register.used = either(register.used, guards)
+    if mask is None and guards == around:
+        register.whole = either(register.whole, guards)
     if writer is not None:
         register.written = either(register.written, guards)
         register.writers |= {writer}
@@ -40,9 +48,9 @@ def register_for(
 
 
 def partial_for(
-    context: Context, array: str, key: tuple[Expr, int], op: str, identity: v.Const
+    context: Context, array: str, key: tuple[Expr, int, int], op: str, identity: v.Const
 ) -> Partial:
-    """The lanes that collect a reduction into one element; `key`: (offset, chunk)."""
+    """The lanes that collect a reduction into one element; `key`: (offset, chunk, lanes)."""
     scope, top = context.scopes[array]
     partial = scope.partials.get(key)
     if partial is None:
@@ -54,6 +62,7 @@ def partial_for(
 def close(context: Context, scope: Scope, inner: Code, code: Code) -> None:
     """Adds the finished scope to the code around it."""
     scope.refuse_shared()
+    scope.refuse_partial()
     place = context.places[scope.array]
     opening: list[v.Item] = []
     for register in scope.registers.values():

@@ -34,7 +34,8 @@ class Register:
 
     mask: the lanes that exist. used, written: under which conditions its uses and its writes
     run, one conjunction for each. loaded: it must be loaded before the scope. touched: some
-    code uses it already. writers: the statements that write it.
+    code uses it already. writers: the statements that write it. whole: as `used`, for the uses
+    of all elements.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Register:
     written: tuple[Guards, ...] = ()
     touched: bool = False
     writers: frozenset[str] = frozenset()
+    whole: tuple[Guards, ...] = ()
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Scope:
     array: str
     outside: frozenset[str]
     registers: dict[tuple[Expr, int], Register] = field(default_factory=dict)
-    partials: dict[tuple[Expr, int], Partial] = field(default_factory=dict)
+    partials: dict[tuple[Expr, int, int], Partial] = field(default_factory=dict)
 
     def place(self, offset: Expr, lanes: int) -> tuple[Expr, Expr | None]:
         """(offset of the first lane, stride or None for 1), fixed while the scope runs."""
@@ -81,6 +83,13 @@ class Scope:
             raise CannotKeep(self.array, "several lanes would share an element")
         return base, None if lanes == 1 or stride == const(1) else stride
 
+    def refuse_partial(self) -> None:
+        """Raises CannotKeep where some element may not exist: it is used under a condition that
+        changes while the scope runs or differs between lanes, and nothing there uses them all."""
+        for register in self.registers.values():
+            if not all(_implied(used, register.whole) for used in register.used):
+                raise CannotKeep(self.array, "some of its elements may lie outside of it")
+
     def refuse_shared(self) -> None:
         """Raises CannotKeep where two registers may be the same element.
 
@@ -92,6 +101,10 @@ class Scope:
             for other in kept[:number]:
                 if not one.writers & other.writers and not _apart(one, other):
                     raise CannotKeep(self.array, "several registers may be the same element")
+
+
+def _implied(condition: Guards, by: tuple[Guards, ...]) -> bool:
+    return any(set(known) <= set(condition) for known in by)
 
 
 def _apart(one: Register, other: Register) -> bool:

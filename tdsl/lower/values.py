@@ -50,7 +50,7 @@ class Values:
     index: Mapping[str, k.Expr]
     lanes: int
     numerics: Numerics
-    read: Callable[[str, k.Expr, int], v.Value | None]
+    read: Callable[[str, k.Expr, v.Value | None], v.Value | None]
     tail: v.Value | None = None
 
     # ---------------------------------------------------------------- types
@@ -199,6 +199,10 @@ class Values:
         """An index expression as int64 lanes."""
         return self._number(self.here(expr), mask)
 
+    def at(self, offset: k.Expr) -> v.Value:
+        """An offset over loop variables and data as an int64."""
+        return self._number(offset, None)
+
     def _number(self, here: k.Expr, mask: v.Value | None) -> v.Value:
         type = self.type(I64)
         if not has_data(here):
@@ -303,7 +307,7 @@ class Values:
 
     def load(self, array: str, offset: k.Expr, elem: ElemType, mask: v.Value | None) -> v.Value:
         """The elements at an offset over loop variables and the lane."""
-        kept = self.read(array, offset, self.lanes)
+        kept = self.read(array, offset, mask)
         if kept is not None:
             return kept
         parts = None if has_data(offset) else linear_in(offset, v.LANE)
