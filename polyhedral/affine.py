@@ -6,7 +6,7 @@ Everything is built by isl constructors, never by text, so user names do not rea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import islpy as isl
@@ -30,12 +30,14 @@ class Scope:
     """The points over which expressions are functions.
 
     space: a set space with all parameters; indices: index name -> its dimension;
-    params: size name -> isl parameter name, in the order of the space.
+    params: size name -> isl parameter name, in the order of the space; loops: further names,
+    each a function of the points.
     """
 
     space: isl.Space
     indices: Mapping[str, int]
     params: Mapping[str, str]
+    loops: Mapping[str, isl.PwAff] = field(default_factory=dict)
 
     @property
     def universe(self) -> isl.Set:
@@ -82,6 +84,8 @@ def pw_aff(expr: Expr, where: Scope) -> isl.PwAff:
     match expr:
         case Const(value, type) if type.kind == "int" and isinstance(value, int):
             return where.constant(value)
+        case Var(name) if name in where.loops:
+            return where.loops[name]
         case Var(name) if name in where.indices:
             return where.index(where.indices[name])
         case Size(name) if name in where.params:

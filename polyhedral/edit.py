@@ -286,6 +286,63 @@ def reverse(tree: Node, statement: str, name: str) -> Node:
     return recoordinate(tree, statement, name, {s: c.neg() for s, c in loop.coords.items()})
 
 
+def wavefront(
+    tree: Node, statement: str, first: str, second: str, front: str, cell: str, note: str
+) -> Node:
+    """before: for a { for b }    after: for front = a + b { for cell = b }"""
+    outer, inner = find(tree, statement, first), find(tree, statement, second)
+    if outer.body is not inner:
+        raise EditError(f"{second} does not stand directly inside {first}")
+    sums = {s: c.add(inner.coords[s]) for s, c in outer.coords.items()}
+    tree = recoordinate(tree, statement, first, sums)
+    tree = rename(tree, statement, second, cell, note)
+    return rename(tree, statement, first, front, note)
+
+
+def extend(tree: Node, statement: str, name: str, coordinate: isl.PwAff, note: str) -> Node:
+    """before: S    after: for n { S }, innermost and of one iteration"""
+
+    def edit(node: Node) -> Node:
+        match node:
+            case Leaf(found) if found == statement:
+                return Loop(name, {statement: coordinate}, node, notes=(note,))
+            case Leaf():
+                return node
+            case Loop():
+                return replace(node, body=edit(node.body)) if statement in node.coords else node
+            case Seq(children):
+                return Seq(tuple(edit(c) for c in children))
+
+    return edit(tree)
+
+
+def reorder_branches(tree: Node, names: Sequence[str]) -> Node:
+    """before: S T U    `sequence U, S`    after: U T S
+
+    In the nearest sequence whose branches tell the statements apart, theirs take this order
+    within the places that they hold.
+    """
+    if isinstance(tree, Loop):
+        return replace(tree, body=reorder_branches(tree.body, names))
+    if not isinstance(tree, Seq):
+        raise EditError(f"{' and '.join(names)} do not stand in one sequence")
+    owner = {s: k for k, child in enumerate(tree.children) for s in statements(child)}
+    places = [owner[name] for name in names]
+    if len(set(places)) == 1:
+        below = reorder_branches(tree.children[places[0]], names)
+        return sequence(below if k == places[0] else c for k, c in enumerate(tree.children))
+    if len(set(places)) < len(places):
+        twice = next(k for k in places if places.count(k) > 1)
+        both = [name for name, place in zip(names, places, strict=True) if place == twice]
+        raise EditError(
+            f"{' and '.join(both)} stand in one branch of the sequence, which moves as a whole"
+        )
+    children = list(tree.children)
+    for place, source in zip(sorted(places), places, strict=True):
+        children[place] = tree.children[source]
+    return Seq(tuple(children))
+
+
 def mark(
     tree: Node,
     statement: str,

@@ -44,12 +44,16 @@ def check(program: Program, tree: Node, dependences: Iterable[Dependence]) -> tu
 
 
 @bounded("whether each instance runs once")
-def check_once(program: Program, tree: Node) -> tuple[Violation, ...]:
-    """Statements that are missing or repeated, and instances that share or lack a place."""
+def check_once(
+    program: Program, tree: Node, names: Iterable[str] | None = None
+) -> tuple[Violation, ...]:
+    """Statements (all, or these) that are missing or repeated, and instances that share or lack a
+    place."""
     leaves = statements(tree)
     where = paths(tree)
     result: list[Violation] = []
-    for name, stmt in program.statements.items():
+    for name in program.statements if names is None else names:
+        stmt = program.statements[name]
         if leaves.count(name) != 1:
             result.append(Violation("once", name, name, stmt.write.array, None))
             continue

@@ -61,12 +61,14 @@ def before(where: dict[str, Path], source: Stmt, sink: Stmt) -> isl.Map | None:
     return result
 
 
-def tree_from_order(program: Program, times: Mapping[str, Sequence[Expr]]) -> Node:
+def tree_from_order(
+    program: Program, times: Mapping[str, Sequence[Expr]], names: Mapping[int, str] | None = None
+) -> Node:
     """The tree in which each statement's instances run by these tuples, lexicographically.
 
     Where all statements of a group have constants they make a sequence, elsewhere a loop t0,
-    t1, ... by its position in the tuples. Short tuples go on with zeros; statements with equal
-    constants to the end run in the order of the mapping.
+    t1, ... by its position in the tuples, or with the name given for it. Short tuples go on with
+    zeros; statements with equal constants to the end run in the order of the mapping.
     """
     depth = max(len(time) for time in times.values())
     coords = {}
@@ -74,10 +76,12 @@ def tree_from_order(program: Program, times: Mapping[str, Sequence[Expr]]) -> No
         where = scope_of(program, name)
         zeros = [where.constant(0)] * (depth - len(time))
         coords[name] = [*(pw_aff(e, where) for e in time), *zeros]
-    return _ordered(coords, 0, depth)
+    return _ordered(coords, 0, depth, names or {})
 
 
-def _ordered(coords: Mapping[str, Sequence[isl.PwAff]], position: int, depth: int) -> Node:
+def _ordered(
+    coords: Mapping[str, Sequence[isl.PwAff]], position: int, depth: int, names: Mapping[int, str]
+) -> Node:
     if position == depth:
         leaves = tuple(Leaf(name) for name in coords)
         return leaves[0] if len(leaves) == 1 else Seq(leaves)
@@ -86,7 +90,8 @@ def _ordered(coords: Mapping[str, Sequence[isl.PwAff]], position: int, depth: in
     for name, function in here.items():
         value = constant_value(function)
         if value is None:
-            return Loop(f"t{position}", here, _ordered(coords, position + 1, depth))
+            name = names.get(position, f"t{position}")
+            return Loop(name, here, _ordered(coords, position + 1, depth, names))
         groups.setdefault(value, {})[name] = coords[name]
-    parts = [_ordered(groups[value], position + 1, depth) for value in sorted(groups)]
+    parts = [_ordered(groups[value], position + 1, depth, names) for value in sorted(groups)]
     return parts[0] if len(parts) == 1 else Seq(tuple(parts))

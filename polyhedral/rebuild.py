@@ -66,6 +66,16 @@ def occurrences(program: Program, block: ir.Block) -> tuple[Occurrence, ...]:
     return tuple(_Walk(program, where, start, (), ()).block(block))
 
 
+def _operands(op: str, expr: Expr) -> Iterator[Expr]:
+    """`a, b, c` of min(a, min(b, c))."""
+    match expr:
+        case Op(found, args) if found == op:
+            for arg in args:
+                yield from _operands(op, arg)
+        case _:
+            yield expr
+
+
 @dataclass(frozen=True)
 class _Walk:
     """runs: the iterations of the loops around that get here."""
@@ -118,7 +128,9 @@ class _Walk:
         around = Around(len(self.where.indices), loop)
         inside = replace(self._with(loop.var), path=(*self.path, around))
         var = Var(loop.var)
-        conditions: list[Expr] = [Op("ge", (var, loop.lo), BOOL), Op("lt", (var, loop.hi), BOOL)]
+        # One by one: the least of several as one function is a case distinction for isl.
+        conditions: list[Expr] = [Op("ge", (var, lo), BOOL) for lo in _operands("max", loop.lo)]
+        conditions += [Op("lt", (var, hi), BOOL) for hi in _operands("min", loop.hi)]
         if loop.step > 1:
             distance = Op("sub", (var, loop.lo), INDEX)
             steps = Op("mod", (distance, Const(loop.step, INDEX)), INDEX)
@@ -131,7 +143,11 @@ class _Walk:
             var = Var(dim.var)
             counts = [Const(dim.extent, INDEX), *([] if dim.count is None else [dim.count])]
             conditions = [Op("ge", (var, Const(0, INDEX)), BOOL)]
-            conditions += [Op("lt", (var, count), BOOL) for count in counts]
+            conditions += [
+                Op("lt", (var, least), BOOL)
+                for count in counts
+                for least in _operands("min", count)
+            ]
             inside = inside._with(dim.var)._where(conditions)
         if instance.guard is not None:
             inside = inside._where([instance.guard])

@@ -10,19 +10,15 @@ from collections.abc import Iterable, Mapping
 from tdsl import driver
 from tdsl.api import Constant, Kernel
 from tdsl.diagnostics import IllegalSchedule, Note, ParseError
-from tdsl.ir import index
-from tdsl.ir.kernel import INDEX, Expr, Op, Size, Var
 from tdsl.polyhedral import dependences, legality
 from tdsl.polyhedral.affine import NotAffine
 from tdsl.polyhedral.order import tree_from_order
 from tdsl.polyhedral.program import Program, Violation
 from tdsl.polyhedral.tree import loops
 from tdsl.schedule.directives import Order
-from tdsl.syntax import tree
+from tdsl.schedule.times import NOT_AFFINE, Entry, scheduled, times
 from tdsl.syntax.parser import parse_directives
 from tdsl.targets import TARGETS
-
-_WORDS = {"+": "add", "-": "sub", "*": "mul", "//": "floordiv", "%": "mod"}
 
 
 def check_order(
@@ -44,19 +40,18 @@ def check_order(
     options = driver.Options(kernel.name, TARGETS["c"], sizes or {}, constants or {})
     front = driver.run(kernel.module.file, options, until="dependences")
     program = front.program
-    times = _times(program, order)
+    given = [time for name in order for time in _entry(program, name, order[name])]
+    tuples = times(program, given)
     try:
-        plain = tree_from_order(program, times)
+        plain = tree_from_order(program, tuples)
     except NotAffine as error:
-        raise ParseError.at(
-            error.expr.span, "a time is an affine expression of the indices and sizes"
-        ) from None
-    once = [v for v in legality.check_once(program, plain) if _is_scheduled(program, v.source)]
-    if any(name not in times for name in _scheduled(program)):
-        return once
+        raise ParseError.at(error.expr.span, NOT_AFFINE) from None
+    once = legality.check_once(program, plain, scheduled(program))
+    if any(name not in tuples for name in scheduled(program)):
+        return list(once)
     placed = legality.with_inits(program, plain)
     constraining = dependences.relaxed(front.dependences, program, frozenset(reassociate))
-    found = once + list(legality.check(program, placed, constraining))
+    found = [*once, *legality.check(program, placed, constraining)]
     if parallel is not None:
         chosen = [loop for loop in loops(placed) if loop.name == f"t{parallel}"]
         if not chosen:
@@ -66,61 +61,16 @@ def check_order(
     return found
 
 
-def _scheduled(program: Program) -> list[str]:
-    return [name for name, stmt in program.statements.items() if stmt.init_of is None]
-
-
-def _is_scheduled(program: Program, name: str) -> bool:
-    return program.statements[name].init_of is None
-
-
-def _times(program: Program, order: Mapping[str, str]) -> dict[str, list[Expr]]:
-    known = _scheduled(program)
-    for name in order:
-        if name not in known:
-            raise IllegalSchedule.at(
-                None, f"{program.kernel.name} has no statement {name}",
-                Note(f"its statements are {', '.join(known)}"),
-            )  # fmt: skip
-    # In the order of the program, which decides between statements at one time.
-    return {name: _time(program, name, order[name]) for name in known if name in order}
-
-
-def _time(program: Program, name: str, text: str) -> list[Expr]:
+def _entry(program: Program, name: str, text: str) -> tuple[Entry, ...]:
     """`[i, j] -> [j, i]` by our own grammar, as a part of the directive that says the same."""
+    if name not in scheduled(program):
+        raise IllegalSchedule.at(
+            None, f"{program.kernel.name} has no statement {name}",
+            Note(f"its statements are {', '.join(scheduled(program))}"),
+        )  # fmt: skip
     directives = parse_directives(f"order {{ S{text} }}", f"<order of {name}>")
     match directives:
-        case (Order(entries=((_, given, times),), names=()),) if text.lstrip().startswith("["):
-            pass
+        case (Order(entries=((_, given, time),), names=()),) if text.lstrip().startswith("["):
+            return ((name, given, time),)
         case _:
             raise ParseError.at(None, f"{name}: expected [indices] -> [times], got {text!r}")
-    indices = program.statements[name].indices
-    if len(given) != len(indices):
-        raise ParseError.at(
-            directives[0].span,
-            f"{name} has {len(indices)} indices ({', '.join(indices)}), and here are {len(given)}",
-        )
-    names: dict[str, Expr] = {size: Size(size) for size in program.params}
-    names |= {size: index.const(value) for size, value in program.kernel.bound}
-    names |= {c: index.const(v) for c, v in program.kernel.constants if isinstance(v, int)}
-    names |= {mine: Var(own) for mine, own in zip(given, indices, strict=True)}
-    return [_expr(time, names) for time in times]
-
-
-def _expr(expr: tree.Expr, names: Mapping[str, Expr]) -> Expr:
-    match expr:
-        case tree.Number(value, False):
-            return index.const(int(value))
-        case tree.Name(name) if name in names:
-            return names[name]
-        case tree.Name(name):
-            raise ParseError.at(expr.span, f"`{name}` is no index, size or constant here")
-        case tree.Unary("-", operand):
-            return Op("neg", (_expr(operand, names),), INDEX, span=expr.span)
-        case tree.Binary(op, left, right) if op in _WORDS:
-            args = (_expr(left, names), _expr(right, names))
-            return Op(_WORDS[op], args, INDEX, span=expr.span)
-        case _:
-            raise ParseError.at(
-                expr.span, "a time is an affine expression of the indices and sizes"
-            )

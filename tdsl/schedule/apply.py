@@ -15,17 +15,20 @@ from tdsl.polyhedral.edit import EditError
 from tdsl.polyhedral.model import initial_tree
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.tree import Node, statements
-from tdsl.schedule import check, fresh, marks, places, structure, suggest
+from tdsl.schedule import check, fresh, marks, orders, places, structure, suggest
 from tdsl.schedule.directives import (
     Collapse,
     Directive,
     Distribute,
+    Extend,
     Fuse,
     LoopRef,
+    Order,
     Parallel,
     Reassociate,
     Reorder,
     Reverse,
+    Sequence,
     Shift,
     Skew,
     Split,
@@ -33,6 +36,7 @@ from tdsl.schedule.directives import (
     Tile,
     Unroll,
     Vectorize,
+    Wavefront,
 )
 from tdsl.schedule.hints import refusal, with_via
 from tdsl.schedule.later import LATER
@@ -156,6 +160,14 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return _ordered(structure.shift(state, d, on), d)
         case Reverse():
             return _ordered(structure.reverse(state, d, on), d)
+        case Wavefront():
+            return _ordered(orders.wavefront(state, d, on), d)
+        case Extend():
+            return _ordered(orders.extend(state, d), d)
+        case Sequence():
+            return _ordered(orders.sequence(state, d), d)
+        case Order():
+            return _ordered(orders.order(state, d), d)
         case Vectorize() | Unroll() | Parallel():
             return _marked(state, d, on)
         case Reassociate():

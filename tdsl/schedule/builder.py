@@ -36,6 +36,11 @@ class Directives:
     def __init__(self, add: Callable[[d.Directive], None]) -> None:
         self._add = add
 
+    def add_text(self, text: str) -> None:
+        """Directives as text."""
+        for directive in parse_directives(text, "<schedule>"):
+            self._add(directive)
+
     def split(
         self, *loops: str, by: Value, into: tuple[str, str], tail: str | Sequence[str] = ()
     ) -> None:
@@ -71,6 +76,22 @@ class Directives:
 
     def reverse(self, *loops: str) -> None:
         self._add(d.Reverse(_refs(loops)))
+
+    def wavefront(self, first: str, second: str, into: tuple[str, str]) -> None:
+        self._add(d.Wavefront(_ref(first), _ref(second), into[0], into[1]))
+
+    def extend(self, statement: str, name: str, value: Value) -> None:
+        """`extend S by n = e`: `s.extend("S", "n", 0)`."""
+        self._add(d.Extend(statement, name, _expr(value)))
+
+    def sequence(self, *statements: str) -> None:
+        self._add(d.Sequence(statements))
+
+    def order(self, times: Mapping[str, str], into: Sequence[str] = ()) -> None:
+        """All statements at once: `s.order({"S": "[i, j] -> [0, j, i]"})`."""
+        text = "; ".join(f"{name}{time}" for name, time in times.items())
+        names = f" -> {', '.join(into)}" if into else ""
+        self.add_text(f"order {{ {text} }}{names}")
 
     def vectorize(self, *loops: str, by: Value | None = None) -> None:
         self._add(d.Vectorize(_refs(loops), None if by is None else _expr(by)))

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 LATER: dict[str, str] = {
-    "Wavefront": "`wavefront` runs the diagonals of two loops and is not applied yet",
     "Peel": "`peel` cuts iterations off a loop and is not applied yet",
-    "Extend": "`extend` puts a loop of one iteration around a statement and is not applied yet",
-    "Sequence": "`sequence` reorders the branches of a sequence and is not applied yet",
-    "Order": "`order` gives all statements their times at once and is not applied yet",
     "Factor": "`factor` sums a reduction in blocks and is not applied yet",
     "Compute": "`compute` moves a producer to its consumer and is not applied yet",
     "Store": "`store` places an array and is not applied yet",

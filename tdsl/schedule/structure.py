@@ -34,7 +34,7 @@ MODES = ("guard", "mask", "peel", "cases", "narrow")
 FACTOR = 1 << 40  # sizes end there
 
 
-def _movable(state: State, at: LoopAt, span: Span | None, verb: str) -> None:
+def movable(state: State, at: LoopAt, span: Span | None, verb: str) -> None:
     """Refuse a loop that hosts something or that `collapse` made of a symbolic pair."""
     what = hosted(state, at)
     if what is not None:
@@ -93,7 +93,7 @@ def _split(
 ) -> State:
     at = refreshed(state, [found])[0]
     serial(at, span, "split")
-    _movable(state, at, span, "split")
+    movable(state, at, span, "split")
     fresh(state, [outer, inner], at.loop, [at.name], span)
     tree = edit.split(state.program, state.tree, at.statement, at.name, factor, outer, inner, tail)
     tree = edit.update(
@@ -141,7 +141,7 @@ def reorder(state: State, d: Reorder, on: Sequence[str]) -> State:
     found = distinct(state, d.loops, on)
     _together(state, found, d.span)
     for at in found:
-        _movable(state, at, d.span, "reordered")
+        movable(state, at, d.span, "reordered")
     if len(found) < 2:
         return state
     names = [at.name for at in found]
@@ -157,7 +157,7 @@ def collapse(state: State, d: Collapse, on: Sequence[str]) -> State:
     first, second = found
     for at in found:
         serial(at, d.span, "collapsed")
-        _movable(state, at, d.span, "collapsed")
+        movable(state, at, d.span, "collapsed")
     if first.loop.body is not second.loop:
         raise refusal(
             d.span,
@@ -192,7 +192,7 @@ def fuse(state: State, d: Fuse, on: Sequence[str]) -> State:
         raise refusal(d.span, "fuse joins two loops or more")
     for at in found:
         serial(at, d.span, "fused")
-        _movable(state, at, d.span, "fused")
+        movable(state, at, d.span, "fused")
         fresh(state, [d.name], at.loop, [f.name for f in found], d.span)
     tree = edit.fuse(state.tree, [(at.statement, at.name) for at in found], d.name)
     return replace(state, tree=tree)
@@ -201,7 +201,7 @@ def fuse(state: State, d: Fuse, on: Sequence[str]) -> State:
 def distribute(state: State, d: Distribute, on: Sequence[str]) -> State:
     """The nearest sequence below moves above the loop."""
     at = one(state, d.loop, on)
-    _movable(state, at, d.span, "distributed")
+    movable(state, at, d.span, "distributed")
     alone = d.loop.statement is not None
     tree = edit.distribute(state.tree, at.statement, at.name, alone=alone)
     return replace(state, tree=tree)
@@ -210,7 +210,7 @@ def distribute(state: State, d: Distribute, on: Sequence[str]) -> State:
 def skew(state: State, d: Skew, on: Sequence[str]) -> State:
     """c += a sum of constants times coordinates on the path."""
     at = one(state, d.loop, on)
-    _movable(state, at, d.span, "skewed")
+    movable(state, at, d.span, "skewed")
     names = [loop.name for loop in loops_of(state.tree, at.statement)]
     terms, constant = _linear(d.by, names)
     for name in terms:
@@ -227,7 +227,7 @@ def shift(state: State, d: Shift, on: Sequence[str]) -> State:
     if d.loop.statement is None and len(statements(at.loop)) > 1:
         names = listing([f"{s}.{at.name}" for s in statements(at.loop)], "or")
         raise refusal(d.span, f"shift moves one statement against the others: write {names}")
-    _movable(state, at, d.span, "shifted")
+    movable(state, at, d.span, "shifted")
     terms, constant = _linear(d.by, [loop.name for loop in loops_of(state.tree, at.statement)])
     if any(terms.values()):
         raise refusal(d.by.span or d.span, "a shift is by a constant", help="use skew")
@@ -238,7 +238,7 @@ def reverse(state: State, d: Reverse, on: Sequence[str]) -> State:
     """c = -c"""
     for found in every(state, d.loops, on):
         at = refreshed(state, [found])[0]
-        _movable(state, at, d.span, "reversed")
+        movable(state, at, d.span, "reversed")
         state = replace(state, tree=edit.reverse(state.tree, at.statement, at.name))
     return state
 

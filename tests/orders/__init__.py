@@ -1,0 +1,1 @@
+"""Directives that change orders, and kernels that need them."""
