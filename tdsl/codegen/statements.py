@@ -24,6 +24,7 @@ from tdsl.ir.vector import (
     Let,
     LetIndex,
     Load,
+    Scatter,
     Store,
     Switch,
 )
@@ -89,6 +90,9 @@ class StatementPrinter:
                 return wrap(f"{pad}{self._name('value', name)} = {self._values(value).text};")
             case Store():
                 return [w for line in self._values.store(item) for w in wrap(pad + line)]
+            case Scatter(buffer, offset, value):
+                place = f"{self._name('buffer', buffer)}[{self._values(offset).text}]"
+                return wrap(f"{pad}{place} = {self._values(value).text};")
             case For():
                 return self._for(item, depth)
             case If():
@@ -158,7 +162,7 @@ def _shared(block: Block) -> set[str]:
     for item in block.items:
         if isinstance(item, For) and item.parallel:
             continue
-        if isinstance(item, Store):
+        if isinstance(item, Store | Scatter):
             found.add(item.buffer)
         for top in item_values(item):
             found |= {v.buffer for v in values_in(top) if isinstance(v, Load | Gather)}

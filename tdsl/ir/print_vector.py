@@ -31,6 +31,7 @@ from tdsl.ir.vector import (
     Op,
     Reduce,
     Ref,
+    Scatter,
     Splat,
     Store,
     Switch,
@@ -79,6 +80,8 @@ def _item(item: Item, depth: int) -> list[str]:
         case Store():
             place = _place(item.buffer, item.offset, item.stride)
             return [f"{pad}{place} = {_value(item.value)}{_masked(item.mask)}"]
+        case Scatter(buffer, offset, value):
+            return [f"{pad}{buffer}[{_value(offset)}] = {_value(value)}"]
         case For():
             step = "" if item.step == 1 else f" step {item.step}"
             parallel = "parallel " if item.parallel else ""

@@ -99,7 +99,7 @@ class Op:
     "fnma": args[2] - args[0] * args[1], one rounding. Comparisons give masks; and, or, not take
     masks (scalars: BOOL). min and max carry NaN; "min_strict" and "max_strict" order -0 < +0.
     "exp_strict" and so on, of f32 and f64: elementary functions without fused operations, alike
-    on every target. "sin_far" and "cos_far": the C library's, lane by lane."""
+    on every target. "sin_far" and "cos_far": for large arguments, lane by lane."""
 
     op: str
     args: tuple[Value, ...]
@@ -218,6 +218,16 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Scatter:
+    """A scalar goes to the element `offset` (an i64 scalar), which data choose."""
+
+    buffer: str
+    offset: Value
+    value: Value
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True)
 class For:
     """`for (int64_t var = lo; var < hi; var += step)`; parallel: an OpenMP loop."""
 
@@ -258,7 +268,9 @@ class Block:
     items: tuple[Item, ...]
 
 
-Item = Let | LetIndex | Declare | Assign | Store | For | If | Switch | Comment | Block
+Item = (
+    Let | LetIndex | Declare | Assign | Store | Scatter | For | If | Switch | Comment | Block
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from tdsl.ir.kernel import COMPARISONS, Expr, Read, Size, Var, walk
-from tdsl.ir.types import BOOL
+from tdsl.ir.types import BOOL, I64
 from tdsl.ir.vector import (
     Assign,
     Block,
@@ -34,6 +34,7 @@ from tdsl.ir.vector import (
     Op,
     Reduce,
     Ref,
+    Scatter,
     Splat,
     Store,
     Switch,
@@ -135,6 +136,8 @@ class _Verifier:
                     raise self._wrong(f"{name} is {types[name]}, assigned {value.type}")
             case Store():
                 self._store(item)
+            case Scatter():
+                self._scatter(item)
             case For():
                 if item.var in indices or item.step < 1:
                     raise self._wrong(f"the loop {item.var} is nested in itself or steps back")
@@ -171,6 +174,13 @@ class _Verifier:
         if store.value.type.elem != buffer.elem or store.value.type.is_mask:
             raise self._wrong(f"{store.value.type} is stored to {buffer.name} of {buffer.elem}")
         self._mask(store.mask, store.value.type)
+
+    def _scatter(self, item: Scatter) -> None:
+        buffer = self._array(item.buffer)
+        if buffer.role in _READ_ONLY:
+            raise self._wrong(f"a store to {buffer.name}, which is {buffer.role}")
+        if item.value.type != VType(buffer.elem) or item.offset.type != VType(I64):
+            raise self._wrong(f"{item.value.type} is scattered to {buffer.name} of {buffer.elem}")
 
     def _index(self, expr: Expr, indices: frozenset[str]) -> None:
         for node in walk(expr):

@@ -27,6 +27,7 @@ from tdsl.ir.vector import (
     Op,
     Reduce,
     Ref,
+    Scatter,
     Splat,
     Store,
     Switch,
@@ -96,6 +97,8 @@ def item_values(item: Item) -> tuple[Value, ...]:
             return () if value is None else (value,)
         case Store():
             return (item.value,) if item.mask is None else (item.value, item.mask)
+        case Scatter(_, offset, value):
+            return (offset, value)
         case If(condition):
             return (condition,) if isinstance(condition, VALUES) else ()
         case _:
@@ -119,7 +122,7 @@ def item_indices(item: Item) -> tuple[Expr, ...]:
             found.append(item.offset)
             if item.stride is not None:
                 found.append(item.stride)
-        case Let() | Declare() | Assign() | Comment() | Block():
+        case Let() | Declare() | Assign() | Scatter() | Comment() | Block():
             pass
         case _:
             assert_never(item)
@@ -141,7 +144,7 @@ def buffers_used(block: Block) -> frozenset[str]:
     """Names of the buffers that are read or written."""
     found = set()
     for item in items(block):
-        if isinstance(item, Store):
+        if isinstance(item, Store | Scatter):
             found.add(item.buffer)
         for top in item_values(item):
             for value in values_in(top):

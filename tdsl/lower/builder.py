@@ -139,6 +139,11 @@ class Code:
             load = v.Load(item.buffer, item.offset, value.type, item.stride, None)
             self._loaded[load] = value
 
+    def scatter(self, item: v.Scatter) -> None:
+        """A store to some element."""
+        self.items.append(item)
+        self.forget_all([item.buffer])
+
     def forget(self, item: v.Store) -> None:
         """Drops the loads that a store may change."""
         for known in list(self._loaded):
@@ -239,7 +244,7 @@ def written(code: Iterable[v.Item]) -> set[str]:
     result: set[str] = set()
     for item in code:
         match item:
-            case v.Store(buffer):
+            case v.Store(buffer) | v.Scatter(buffer):
                 result.add(buffer)
             case v.For(body=body):
                 result |= written(body.items)

@@ -83,6 +83,8 @@ class Walk:
                     self._assign(scope.registers[name], value, origin, here, scope)
                 case v.Store():
                     self._store(item, here, made, scope)
+                case v.Scatter():
+                    self._scatter(item, here, scope)
                 case v.For():
                     self._block(item.body, here.loop(item.var, item.lo, item.hi, item.step),
                                 scope.inside())  # fmt: skip
@@ -137,6 +139,18 @@ class Walk:
         if (np.broadcast_to(own != element, shape) & active).any():
             raise Miscompiled(f"{register.name} is stored to an element that is not its own")
         np.logical_or.at(register.stored, ids, active)
+
+    def _scatter(self, item: v.Scatter, table: Table, scope: Scope) -> None:
+        """An update of an element that data choose: the one that it reads."""
+        if item.origin is None:
+            raise Miscompiled(f"a store to {item.buffer} that stands for no instance")
+        parts = resolved(item.value, scope.lets)
+        found = [p for p in parts if isinstance(p, v.Gather) and p.buffer == item.buffer]
+        if not any(p.offset == item.offset for p in found):
+            raise Miscompiled(f"a store to an element of {item.buffer} that is not updated")
+        nowhere = np.zeros((1, 1), dtype=np.int64)
+        write = self._write(item.origin, item.value, 1, nowhere, table, scope)
+        self._commit(write)
 
     def _assign(
         self,

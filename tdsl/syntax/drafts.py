@@ -237,10 +237,14 @@ def target_of(equation: tree.Equation) -> tuple[str, tuple[tree.Expr, ...], Span
 
 
 def own_indices(
-    subscript: tuple[tree.Expr, ...], given: set[str], known: set[str], span: Span | None
+    subscript: tuple[tree.Expr, ...],
+    given: set[str],
+    known: set[str],
+    span: Span | None,
+    defines: bool,
 ) -> tuple[str, ...]:
     """New index names of a left-hand side, in order. `given`: the nest's; `known`: sizes,
-    constants and lets, which are no indices."""
+    constants and lets, which are no indices. `defines`: data may not choose the element."""
     own: list[str] = []
     plain: set[str] = set()
     for part in subscript:
@@ -253,11 +257,27 @@ def own_indices(
                     help="use two names, and say behind it how they relate, as in `where j == i`",
                 )
             plain.add(part.id)
-        for e in walk(part):
+        for e in _index_names(part):
             if isinstance(e, tree.Subscript):
-                raise refuse("scatter", part.span or span)
+                if defines:
+                    raise ParseError.at(
+                        part.span or span,
+                        "data choose the element that is written, so a definition could give it "
+                        "two values",
+                        help="update it: `+=`, `max=`, ...; where the range is small, sum over all "
+                        "inputs: `h[b] = sum[i](select(i64(x[i]) == i64(b), 1, 0))`",
+                    )
+                continue
             if isinstance(e, tree.Reduce):
                 raise TypeMismatch.at(part.span or span, "a reduction is no index")
             if isinstance(e, tree.Name) and e.id not in given | known and e.id not in own:
                 own.append(e.id)
     return tuple(own)
+
+
+def _index_names(expr: tree.Expr) -> Iterator[tree.Expr]:
+    """The expression and what stands in it, names of subscripted arrays apart."""
+    yield expr
+    parts = expr.indices if isinstance(expr, tree.Subscript) else children(expr)
+    for part in parts:
+        yield from _index_names(part)

@@ -195,7 +195,7 @@ class Collector:
         array, subscript, span = target_of(equation)
         subscript = tuple(self._written(e, lets) for e in subscript)
         given = {loop.index for loop in nest}
-        own = own_indices(subscript, given, self._numbers(), span)
+        own = own_indices(subscript, given, self._numbers(), span, equation.op == "=")
         for name in own:
             if name in RESERVED:
                 raise ParseError.at(
@@ -217,7 +217,9 @@ class Collector:
         return drafts
 
     def _numbers(self) -> set[str]:
-        return {*self.scope.exact, *self.scope.sizes, *self.scope.lets}
+        scalars = {a.name for a in (*self.scope.arrays.values(), *self.locals.values())
+                   if not a.shape}  # fmt: skip
+        return {*self.scope.exact, *self.scope.sizes, *self.scope.lets, *scalars}
 
     def _name(self, equation: tree.Equation, array: str) -> str:
         if equation.label is not None:

@@ -46,11 +46,6 @@ LATER: dict[str, Later] = {
         "find the value with `max` or `min`, then the index with "
         "`min[j](select(x[j] == m, i64(j), i64(N)))`",
     ),
-    "scatter": Later(
-        "data may choose the element that is read, not yet the one that is written",
-        "where the range is small, sum over all inputs: `h[b] = sum[i](select(i64(x[i]) == "
-        "i64(b), 1, 0))`",
-    ),
     "strides": Later(
         "arrays are row-major and contiguous so far, so `strides` is not compiled",
         "pass a contiguous copy, for example `numpy.ascontiguousarray(x)`",

@@ -112,7 +112,7 @@ class Ranges:
     def _from_arrays(self, draft: Draft, name: str) -> Range | None:
         """The common extent of what is indexed by the plain name: arguments, tables and declared
         temps; inferred temps only where there is none of those."""
-        plain = list(_plain_uses(draft.value, name))
+        plain = [u for e in (draft.value, *draft.subscript) for u in _plain_uses(e, name)]
         declared = [(a, d, s) for a, d, s in plain if a in self.scope.arrays]
         found: list[tuple[Range, str, Span | None]] = []
         circle: Circular | None = None
@@ -254,7 +254,7 @@ def _all_reads(drafts: list[Draft]) -> dict[str, list[tuple[Draft, tree.Subscrip
     """Who reads which array where; what `padded` guards is left out."""
     out: dict[str, list[tuple[Draft, tree.Subscript]]] = {}
     for draft in drafts:
-        for access in accesses(draft.value):
+        for access in (a for e in (draft.value, *draft.subscript) for a in accesses(e)):
             name = array_name(access)
             if isinstance(access, tree.Subscript) and name is not None:
                 out.setdefault(name, []).append((draft, access))

@@ -64,8 +64,8 @@ REPAIRS = {
     "index_array": ("= i // 2", "= i64(i // 2)"),
     "constant_missing": ("stride,", "stride = 2,"),
     "constant_no_value": ("rely", "relu"),
-    "later_scatter": (
-        "inout h: i32[256]\n\n    h[x[i]] += 1",
+    "scatter_define": (
+        "inout h: i32[256]\n\n    h[x[i]] = 1",
         "out h: i32[256]\n    h[b] = sum[i](select(i64(x[i]) == i64(b), 1, 0))",
     ),
     "later_argmax": (
