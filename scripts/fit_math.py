@@ -206,6 +206,15 @@ def constants() -> dict[str, tuple[str, dict[str, tuple[float, ...] | float]]]:
     }
 
 
+def two_over_pi_words() -> list[int]:
+    """A word of zeros and the first binary digits of 2 / pi, 64 a word: as many as the largest
+    f64, 2^1024, asks for and 192 more."""
+    count = (1034 + 192) // 64 + 1
+    with mp.workprec(64 * count + 64):
+        digits = int(mp.floor(mp.ldexp(2 / mp.pi, 64 * (count - 1))))
+    return [digits >> 64 * (count - 1 - n) & 0xFFFFFFFFFFFFFFFF for n in range(count)]
+
+
 def tuple_text(values: Sequence[float]) -> list[str]:
     return [f"        {value!r}," for value in values]
 
@@ -231,6 +240,9 @@ def text() -> str:
             else:
                 lines.append(f'    "{elem}": {value!r},')
         lines += ["}", f'"""{meaning}."""']
+    lines += ["", "TWO_OVER_PI_WORDS = ("]
+    lines += [f"    0x{word:016X}," for word in two_over_pi_words()]
+    lines += [")", '"""A word of zeros, then the binary digits of 2 / pi, 64 a word."""']
     for fit in fits():
         lines += ["", f"{fit.name}: dict[str, tuple[float, ...]] = {{"]
         for elem, digits in DIGITS.items():

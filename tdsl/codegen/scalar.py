@@ -41,8 +41,7 @@ _LOGIC = {"and": ("&&", AND), "or": ("||", OR)}
 _LIBM = {
     "sqrt": "sqrt", "exp": "exp", "exp2": "exp2", "log": "log", "log2": "log2", "sin": "sin",
     "cos": "cos", "tanh": "tanh", "erf": "erf", "pow": "pow", "floor": "floor", "ceil": "ceil",
-    "trunc": "trunc", "round": "rint", "abs": "fabs", "fma": "fma", "sin_far": "sin",
-    "cos_far": "cos",
+    "trunc": "trunc", "round": "rint", "abs": "fabs", "fma": "fma",
 }  # fmt: skip
 _HALVES = ("f16", "bf16")
 

@@ -8,18 +8,18 @@ from typing import assert_never
 
 from tdsl.codegen.casts import vector_cast
 from tdsl.codegen.index import IndexPrinter
-from tdsl.codegen.lanes import gather_lanes, load_lanes, store_lanes
+from tdsl.codegen.lanes import gather_lanes, load_lanes, per_lane, store_lanes
 from tdsl.codegen.literals import literal
 from tdsl.codegen.masks import first_lanes, reduce_mask, uniform
 from tdsl.codegen.reduce import reduce_lanes
 from tdsl.codegen.scalar import scalar_cast, scalar_op
-from tdsl.codegen.text import C, binary, call, ternary
+from tdsl.codegen.text import C, binary, call, cast, ternary
 from tdsl.codegen.unit import SCALARS, Unit, kept
 from tdsl.codegen.vectors import choose, plain_op, splat, vector_op
-from tdsl.elementary import is_elementary
+from tdsl.elementary import is_elementary, is_large
 from tdsl.ir.kernel import Const as IndexConst
 from tdsl.ir.kernel import Expr
-from tdsl.ir.types import TYPES
+from tdsl.ir.types import F64, TYPES
 from tdsl.ir.vector import (
     Cast,
     Choose,
@@ -76,6 +76,8 @@ class ValuePrinter:
                 printed = [self(a) for a in args]
                 if is_elementary(op, type.elem):
                     return unit.elementary(op, type, printed[0])
+                if is_large(op):
+                    return self._large(op, printed[0], type)
                 if type.lanes == 1:
                     return scalar_op(unit, op, printed, args[0].type.elem)
                 return vector_op(unit, value, printed)
@@ -131,6 +133,19 @@ class ValuePrinter:
         if isinstance(base, IndexConst) and base.value == 0:
             return offsets
         return plain_op(self.unit, "add", [splat(self.unit, start, of), offsets], of, of)
+
+    def _large(self, op: str, arg: C, type: VType) -> C:
+        """One f64 after the other."""
+
+        def single(scalar: C) -> C:
+            if type.elem == F64:
+                return self.unit.elementary(op, VType(F64), scalar)
+            return cast("float", self.unit.elementary(op, VType(F64), cast("double", scalar)))
+
+        if type.lanes == 1:
+            return single(arg)
+        name = f"tdsl_{op}_{type}"
+        return per_lane(self.unit, name, [arg], type, type, lambda s: single(s[0]))
 
     # ------------------------------------------------------------ memory
 

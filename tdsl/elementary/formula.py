@@ -21,6 +21,7 @@ from tdsl.ir.vector import (
     Choose,
     Const,
     Declare,
+    Gather,
     If,
     Item,
     Let,
@@ -92,6 +93,14 @@ class Term:
     def __rshift__(self, count: int) -> Term:
         return self._with("shr", count)
 
+    def shifted_left(self, count: Term) -> Term:
+        """By a count that may be the width: then it is 0."""
+        return self._with("shl", count)
+
+    def shifted_right(self, count: Term) -> Term:
+        """By a count that may be the width: then it is 0."""
+        return self._with("shr", count)
+
     def at_least(self, other: float) -> Term:
         """The greater; a NaN stays."""
         return self._with("max", other)
@@ -122,10 +131,14 @@ class Term:
 
 
 class Formula:
-    """Code in the making. `fused`: products that are added or subtracted are rounded once."""
+    """Code in the making.
 
-    def __init__(self, elem: ElemType, lanes: int, *, fused: bool) -> None:
-        self.elem, self.fused = elem, fused
+    fused: products that are added or subtracted are rounded once. strict: functions that this
+    one calls are the strict ones.
+    """
+
+    def __init__(self, elem: ElemType, lanes: int, *, fused: bool, strict: bool = False) -> None:
+        self.elem, self.fused, self.strict = elem, fused, strict
         self.type = VType(elem, lanes)
         self.x = Term(Ref(ARGUMENT, self.type))
         self._items: list[Item] = []
@@ -175,15 +188,17 @@ class Formula:
 
     def fma(self, a: Term, b: Term | float, c: Term | float) -> Term:
         """a * b + c."""
-        if not self.fused:
-            return a * b + c
-        return Term(Op("fma", (a.value, a.like(b).value, a.like(c).value), self.type))
+        return self.exact_fma(a, b, c) if self.fused else a * b + c
 
     def fnma(self, a: Term, b: Term | float, c: Term | float) -> Term:
         """c - a * b."""
         if not self.fused:
             return a.like(c) - a * b
         return Term(Op("fnma", (a.value, a.like(b).value, a.like(c).value), self.type))
+
+    def exact_fma(self, a: Term, b: Term | float, c: Term | float) -> Term:
+        """a * b + c rounded once, also where nothing else is fused."""
+        return Term(Op("fma", (a.value, a.like(b).value, a.like(c).value), self.type))
 
     def polynomial(self, at: Term, coefficients: Sequence[float]) -> Term:
         """By Horner's rule; the constant comes first."""
@@ -194,12 +209,19 @@ class Formula:
 
     def choose(self, mask: Term, then: Term | float, other: Term | float) -> Term:
         """then where the mask holds, else other."""
-        first, second = self.x.like(then), self.x.like(other)
-        return Term(Choose(mask.value, first.value, second.value, self.type))
+        return self.choose_like(mask, self.x.like(then), other)
+
+    def choose_like(self, mask: Term, then: Term, other: Term | float) -> Term:
+        """The same for any type."""
+        return Term(Choose(mask.value, then.value, then.like(other).value, then.type))
+
+    def element(self, table: str, index: Term) -> Term:
+        """An element of a table of words."""
+        return Term(Gather(table, index.value, index.type))
 
     def call(self, op: str, arg: Term) -> Term:
-        """An operation of the vector level."""
-        return Term(Op(op, (arg.value,), self.type))
+        """Another elementary function."""
+        return Term(Op(op + ("_strict" if self.strict else ""), (arg.value,), self.type))
 
     def bits(self, term: Term) -> Term:
         """The bits of a float as an unsigned integer."""

@@ -3,8 +3,7 @@
 Cody and Waite: |x| = k pi/2 + r with a whole k and |r| <= pi/4. pi/2 is a sum of numbers so short
 that k times each is exact, or of whole ones where a fused operation gives what a product loses; r
 is a sum of two, relatively exact even where x is nearly a multiple of pi/2. Then sin r or cos r is
-a polynomial, k says which and its sign. Beyond the range of k the C library takes over, lane by
-lane.
+a polynomial, k says which and its sign. Beyond the range of k `large_angles` takes over.
 """
 
 from __future__ import annotations
@@ -41,21 +40,27 @@ def _circular(f: Formula, *, quarters: int, odd: bool) -> Block:
     turns = f.let("turns", f.fma(size, TWO_OVER_PI[f.name], f.shifter))
     k = f.let("k", turns - f.shifter)
     r, low = _reduced(f, size, k)
+    found = finish(f, r, low, f.bits(turns), quarters=quarters, odd=odd)
+    far = f.let("far", size > FAR[f.name])
+    return f.result_unless(far, found, f.call("cos_far" if quarters else "sin_far", f.x))
+
+
+def finish(
+    f: Formula, r: Term, low: Term, turns: Term, *, quarters: int, odd: bool
+) -> Term:  # fmt: skip
+    """sin(r + low + (turns + quarters) * pi/2) for |r| <= pi/4."""
     z = f.let("z", r * r)
     sine = f.let("sine", f.fma(z * r, f.polynomial(z, SIN[f.name]), low) + r)
     half = f.let("half", z * 0.5)
     most = f.let("most", 1.0 - half)
     small = f.fma(z * z, f.polynomial(z, COS[f.name]), (1.0 - most) - half)
     cosine = f.let("cosine", f.fnma(r, low, small) + most)
-    count = f.bits(turns)
-    quadrant = f.let("quadrant", count + quarters if quarters else count)
+    quadrant = f.let("quadrant", turns + quarters if quarters else turns)
     chosen = f.choose((quadrant & 1).differs(0), cosine, sine)
     sign = f.let("sign", (quadrant & 2) << (f.elem.bits - 2))
     if odd:
         sign = sign ^ (f.bits(f.x) & f.sign_bit)
-    found = f.from_bits(f.bits(chosen) ^ sign)
-    far = f.let("far", size > FAR[f.name])
-    return f.result_unless(far, found, f.call("cos_far" if quarters else "sin_far", f.x))
+    return f.from_bits(f.bits(chosen) ^ sign)
 
 
 def sin(f: Formula) -> Block:

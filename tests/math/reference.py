@@ -109,14 +109,15 @@ def edges(elem: ElemType) -> Array:
 
 
 def near_quarter_turns(elem: ElemType) -> Array:
-    """The numbers closest to multiples of pi/2 as far as they are reduced here, and beyond."""
+    """Numbers close to multiples of pi/2, at last the f64 that is closest of all."""
     count = np.unique(np.geomspace(1, 1e6, 4000).round())
-    return (count * (np.pi / 2)).astype(KINDS[elem.name])
+    closest = 6381956970095103 * 2.0**797 if elem == F64 else 16367173 * 2.0**72
+    return np.append(count * (np.pi / 2), closest).astype(KINDS[elem.name])
 
 
-def every_f32(stride: int, start: int = 1) -> Array:
+def every_f32(stride: int, start: int = 1, stop: int = 2**32) -> Array:
     """Every `stride`-th bit pattern."""
-    bits = np.arange(start, 2**32, stride, dtype=np.uint64).astype(np.uint32)
+    bits = np.arange(start, stop, stride, dtype=np.uint64).astype(np.uint32)
     return np.asarray(bits.view(np.float32))
 
 

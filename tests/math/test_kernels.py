@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import tdsl
 from tests.codegen.harness import need
-from tests.math.reference import KINDS, NAMES, ULP, Exact, ulps
+from tests.math.reference import KINDS, ULP, Exact, ulps
+
+NAMES = ("exp", "log", "erf", "sin")  # one of each kind of formula
 
 SCHEDULES = {
     "scalar": "unroll i by 2",
@@ -70,6 +74,7 @@ def test_strict_kernels_call_functions_that_fuse_nothing() -> None:
     assert "_mm256_fmadd_ps" in plain
     assert "fmadd" not in strict and "fnmadd" not in strict
     for op in NAMES:
+        assert not re.search(rf"\b{op}f?\(", plain)  # the C library's
         assert f"tdsl_{op}_f32x8(" in plain
         assert f"tdsl_{op}_strict_f32x8(" in strict
 
