@@ -64,12 +64,15 @@ class _Range:
     """start: as a function of the outer coordinates; values: they -> coordinates taken.
 
     text: start and count as expressions, where isl's pieces would be long.
+    block: an earlier dimension whose coordinate numbers this one's blocks; then the start is that
+    times the extent, and `start` (a function of the sizes) is the first of all.
     """
 
     start: isl.PwAff
     extent: int
     values: isl.Map
     text: tuple[Expr, Expr] | None = None
+    block: int | None = None
 
 
 def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
@@ -78,7 +81,10 @@ def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
     domain = stmt.domain.intersect_params(program.context)
     key = _together(stmt.domain, [loop.coords[stmt.name] for loop in outer])
     sizes: list[Expr] = [Size(s) for s in program.params]
-    ranges = [_range(stmt.name, dim, outer, key, domain, sizes) for dim in point.dims]
+    ranges = [
+        _range(stmt.name, dim, outer, point.dims[:k], key, domain, sizes)
+        for k, dim in enumerate(point.dims)
+    ]
     placed = key
     for dim in point.dims:
         placed = placed.flat_range_product(dim.coords[stmt.name].as_map())
@@ -90,10 +96,13 @@ def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
 
     coordinates: list[Expr] = [Var(f"c{k}") for k in range(depth)]
     inner = [Var(f"{dim.name}'{k}") for k, dim in enumerate(point.dims)]
-    at = {
-        f"x{k}": add(r.text[0] if r.text else from_pw_aff(r.start, coordinates, sizes), inner[k])
-        for k, r in enumerate(ranges)
-    }
+    at: dict[str, Expr] = {}
+    for k, r in enumerate(ranges):
+        if r.block is not None:
+            begin = add(scale(r.extent, at[f"x{r.block}"]), from_pw_aff(r.start, (), sizes))
+        else:
+            begin = r.text[0] if r.text else from_pw_aff(r.start, coordinates, sizes)
+        at[f"x{k}"] = add(begin, inner[k])
     back = isl.PwMultiAff.from_map(placed.reverse()).gist(absolute)
     names: list[Expr] = [*coordinates, *(Var(x) for x in at)]
     index = tuple(
@@ -136,6 +145,7 @@ def _range(
     statement: str,
     dim: Loop,
     outer: tuple[Loop, ...],
+    before: tuple[Loop, ...],
     key: isl.Map,
     domain: isl.Set,
     sizes: Sequence[Expr],
@@ -152,6 +162,12 @@ def _range(
             start = number.scale_val(isl.Val(info.factor))
             start = start.add(anchor.insert_domain(values.domain().get_space()))
             return _Range(start, info.factor, values)
+    within = [k for k, p in enumerate(before) if info is not None and p.name == info.outer]
+    if info is not None and within and not info.tail.balanced:
+        # Blocks of a dimension: unrolled vectors, say.
+        anchor = _anchor(before[within[0]].coords[statement], coordinate, info.factor)
+        if anchor is not None:
+            return _Range(anchor, info.factor, values, None, within[0])
     extent = _largest_spread(values)
     if extent is None:
         raise CannotScan(statement, dim.name)
@@ -239,8 +255,13 @@ def _from_start(absolute: isl.Set, depth: int, ranges: Sequence[_Range]) -> isl.
     for position in range(depth + len(ranges)):
         value = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, position))
         if position >= depth:
-            start = ranges[position - depth].start
-            value = value.sub(_after(outer, start))
+            r = ranges[position - depth]
+            if r.block is None:
+                value = value.sub(_after(outer, r.start))
+            else:
+                number = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, depth + r.block))
+                value = value.sub(number.scale_val(isl.Val(r.extent)))
+                value = value.sub(r.start.insert_domain(space))
         result = result.flat_range_product(value.as_map())
     return result
 
@@ -350,6 +371,8 @@ def _box(
     sizes: Sequence[Expr],
 ) -> list[Expr | None] | None:
     """Counts as piecewise functions, where what runs is the product of 0..count."""
+    if any(r.block is not None for r in ranges):
+        return None
     product = outside.insert_dims(SET, depth, len(ranges))
     space = product.get_space()
     local = isl.LocalSpace.from_space(space)
