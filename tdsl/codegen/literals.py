@@ -55,7 +55,8 @@ def _integer(value: int, elem: ElemType) -> C:
             return C(f"INT{elem.bits}_MIN")
         suffix = "" if -(2**31) < value < 2**31 else "LL"
         return C(f"{value}{suffix}", UNARY) if value < 0 else C(f"{value}{suffix}")
-    suffix = "" if elem.bits < 32 else "u" if value < 2**32 else "ULL"
+    # By the type, not by the value: ~1u has 32 bits.
+    suffix = {32: "u", 64: "ULL"}.get(elem.bits, "")
     return C(f"{value}{suffix}")
 
 
