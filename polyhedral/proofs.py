@@ -338,12 +338,21 @@ def _share_a_loop(where: dict[str, Path], a: Stmt, b: Stmt) -> bool:
     return any(id(step) in mine for step in where[b.name])
 
 
-def _empty(program: Program) -> Iterator[Diagnostic]:
-    """A `max` or `min` that may have no term."""
+def _terms(program: Program) -> Iterator[tuple[str, Stmt, Stmt]]:
+    """Reductions that want a term: in words, the statement and what writes its first value."""
     for stmt in program.statements.values():
         init = program.statements.get(f"{stmt.name}.init")
-        if init is None or stmt.op not in ("max", "min"):
-            continue
+        if init is not None and stmt.op in ("max", "min"):
+            yield f"{stmt.op}[{', '.join(stmt.reduction)}]", stmt, init
+    for source in program.kernel.statements:
+        if source.start is not None:
+            word, start = source.start
+            yield word, program.statements[source.name], program.statements[start]
+
+
+def _empty(program: Program) -> Iterator[Diagnostic]:
+    """A `max` or `min` that may have no term."""
+    for word, stmt, init in _terms(program):
         terms = isl.Map.from_domain_and_range(stmt.domain, init.domain)
         for position, index in enumerate(init.indices):
             terms = terms.equate(
@@ -352,10 +361,10 @@ def _empty(program: Program) -> Iterator[Diagnostic]:
         without = init.domain.subtract(terms.range())
         point = smallest(without, program.context)
         if point is not None:
-            over = ", ".join(stmt.reduction)
+            name = init.init_of or stmt.name
             yield _made(
-                f"{stmt.op}[{over}] may be empty: {_with(program, point)}"
-                f"{_instance(init, point.values)} has no term",
+                f"{word} may be empty: {_with(program, point)}"
+                f"{instance_text(name, init.indices, point.values)} has no term",
                 stmt,
                 help=_assume(
                     program, without, "give the range an element, or define those elements apart"

@@ -178,6 +178,9 @@ class Statement:
                 every point of `outer`, before the first term.
     outer       conditions of the left-hand (and nest) indices alone: the domain of S.init.
     written     the set of left-hand points; same as domain without reduction.
+    start       in the statement that keeps the result of an `argmax` or `argmin` after each term:
+                that word with its indices, and the statement that writes the value before any
+                term. There has to be a term.
     """
 
     name: str
@@ -190,6 +193,7 @@ class Statement:
     reduction: tuple[str, ...] = ()
     init: Const | None = None
     outer: tuple[Expr, ...] = ()
+    start: tuple[str, str] | None = None
     span: Span | None = _span()
 
     @property

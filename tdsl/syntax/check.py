@@ -12,7 +12,7 @@ from tdsl.syntax.scope import RESERVED, WORDS, suggest
 
 _LATER: tuple[tuple[type, str], ...] = (
     (tree.Import, "import"), (tree.Graph, "graph"), (tree.Select, "select"),
-    (tree.Record, "record"), (tree.Combine, "combine"),
+    (tree.Record, "record"),
 )  # fmt: skip
 
 

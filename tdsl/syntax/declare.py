@@ -120,7 +120,7 @@ def file_scope(
     """The names that a kernel sees before its own declarations. A constant that names a def or
     a table is a second name for it."""
     defs = {i.name: i for i in file.items if isinstance(i, tree.Def)}
-    combines = frozenset(i.name for i in file.items if isinstance(i, tree.Combine))
+    combines = {i.name: i for i in file.items if isinstance(i, tree.Combine)}
     records = {i.name for i in file.items if isinstance(i, tree.Record)}
     scope = Scope(
         exact=constants.exact,

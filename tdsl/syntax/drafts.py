@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tdsl.diagnostics import Note, ParseError, Span, TypeMismatch
 from tdsl.ir.kernel import Expr
 from tdsl.syntax import tree
 from tdsl.syntax.expand import children, rebuild, walk
-from tdsl.syntax.later import refuse
 
 # The update that joins the terms of a reduction.
 JOINS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "any", "all": "all"}
+INDEX_OF = ("argmax", "argmin")
 UPDATES = {"=": "define", "+=": "add", "-=": "sub", "*=": "mul", "min=": "min", "max=": "max"}
 # A reduction behind an update joins each term to the element where the operators agree.
 _AGREE = {("+=", "sum"), ("-=", "sum"), ("*=", "prod"), ("max=", "max"), ("min=", "min")}
@@ -44,6 +44,8 @@ class Draft:
     origin    the array that the equation writes; another one than `array` where this draft is
               made of a reduction inside a right-hand side
     defines   the equation is a definition, not an update
+    group     the statement of a tuple reduction that this is a part of, "" for other ones
+    also      the terms of its other parts
     """
 
     name: str
@@ -59,6 +61,8 @@ class Draft:
     nest: tuple[Loop, ...] = ()
     origin: str = ""
     defines: bool = False
+    group: str = ""
+    also: tuple[tree.Expr, ...] = ()
     span: Span | None = None
     target_span: Span | None = None
 
@@ -123,17 +127,17 @@ def array_name(access: tree.Subscript | tree.Name) -> str | None:
 # ---------------------------------------------------------------- reductions
 
 
-def lift(draft: Draft, combines: Iterable[str]) -> list[Draft]:
+def lift(draft: Draft, combines: Mapping[str, tree.Combine]) -> list[Draft]:
     """The drafts of an equation: its reductions first (`S_r1`, ...), itself last.
 
     `y[i] = sum[k](x[i, k]) + 1.0` becomes `S_r1[i] = sum[k](x[i, k])`, `y[i] = S_r1[i] + 1.0`;
     a reduction that is the whole right side stays in its statement.
     """
-    lifter = _Lifter(draft, frozenset(combines))
+    lifter = _Lifter(draft, combines)
     value = draft.value
     word = {v: k for k, v in UPDATES.items()}[draft.op]
     if isinstance(value, tree.Reduce) and (word == "=" or (word, value.op) in _AGREE):
-        lifter.check(value, set(draft.order))
+        lifter.check(value, set(draft.order), part=bool(draft.group))
         inner = {r.name for r in value.ranges}
         body = lifter.run(value.args[0], inner, conjuncts(value.where))
         main = replace(
@@ -142,6 +146,7 @@ def lift(draft: Draft, combines: Iterable[str]) -> list[Draft]:
             ranges=value.ranges,
             reduces=value.op if word == "=" else None,
             limits=conjuncts(value.where),
+            group=(draft.group or draft.name) if value.op not in JOINS else "",
         )
     else:
         main = replace(draft, value=lifter.run(value, set(), ()))
@@ -149,21 +154,33 @@ def lift(draft: Draft, combines: Iterable[str]) -> list[Draft]:
 
 
 class _Lifter:
-    def __init__(self, draft: Draft, combines: frozenset[str]) -> None:
+    def __init__(self, draft: Draft, combines: Mapping[str, tree.Combine]) -> None:
         self.draft, self.combines = draft, combines
         self.drafts: list[Draft] = []
 
-    def check(self, reduce: tree.Reduce, outer: set[str]) -> None:
-        if reduce.op in ("argmax", "argmin"):
-            raise refuse("argmax", reduce.span)
-        if reduce.op not in JOINS:
-            if reduce.op in self.combines:
-                raise refuse("combine", reduce.span)
+    def check(self, reduce: tree.Reduce, outer: set[str], part: bool = False) -> None:
+        """`part`: the reduction is one of those that a `combine` gives together."""
+        if reduce.op not in JOINS and reduce.op not in INDEX_OF and reduce.op not in self.combines:
             raise ParseError.at(
                 reduce.span,
                 f"there is no reduction `{reduce.op}`",
-                help=f"one of {', '.join(JOINS)}",
+                help=f"one of {', '.join((*JOINS, *INDEX_OF, *self.combines))}",
             )
+        if reduce.op in INDEX_OF and len(reduce.ranges) != 1:
+            raise ParseError.at(
+                reduce.span, f"`{reduce.op}` gives the value of one index, and "
+                f"{len(reduce.ranges)} are reduced",
+                help="number the pairs yourself, or take it of each row first",
+            )  # fmt: skip
+        if not part and reduce.op in self.combines:
+            parts = len(self.combines[reduce.op].left)
+            if parts != 1:
+                raise ParseError.at(
+                    reduce.span, f"`{reduce.op}` gives {parts} values at once",
+                    Note("it is defined here", self.combines[reduce.op].span),
+                    help="it stands alone, as in `m[i], z[i] = "
+                    f"{reduce.op}[j](...)`, with an array on the left for each value",
+                )  # fmt: skip
         if len(reduce.args) != 1:
             raise ParseError.at(
                 reduce.span, f"`{reduce.op}` joins one value, and {len(reduce.args)} came"
@@ -208,7 +225,7 @@ class _Lifter:
             Draft(
                 name, name, tuple(tree.Name(i, span=expr.span) for i in own), own, "define", body,
                 ranges=expr.ranges, reduces=expr.op, where=tuple(kept),
-                limits=conjuncts(expr.where),
+                limits=conjuncts(expr.where), group="" if expr.op in JOINS else name,
                 nest=self.draft.nest, origin=self.draft.array, defines=self.draft.defines,
                 span=expr.span, target_span=expr.span,
             )
@@ -223,16 +240,18 @@ class _Lifter:
 
 
 def target_of(equation: tree.Equation) -> tuple[str, tuple[tree.Expr, ...], Span | None]:
-    """Array, subscript and place of the left-hand side."""
-    if len(equation.targets) != 1:
-        whole = isinstance(equation.value, tree.Reduce)
-        raise refuse("combine" if whole else "several targets", equation.span)
-    match equation.targets[0]:
-        case tree.Name(name) as target:
+    """Array, subscript and place of the first array on the left-hand side."""
+    return place_of(equation.targets[0])
+
+
+def place_of(target: tree.Expr) -> tuple[str, tuple[tree.Expr, ...], Span | None]:
+    """Array, subscript and place of one target."""
+    match target:
+        case tree.Name(name):
             return name, (), target.span
-        case tree.Subscript(tree.Name(name), indices) as target:
+        case tree.Subscript(tree.Name(name), indices):
             return name, indices, target.span
-        case target:
+        case _:
             raise ParseError.at(target.span, "the left side is an array's element, as in `y[i, j]`")
 
 

@@ -32,6 +32,7 @@ from tdsl.syntax.ranges import Circular, Ranges, declare_temp
 from tdsl.syntax.scope import Scope, bound_sizes, suggest
 from tdsl.syntax.statements import Statements, context
 from tdsl.syntax.temps import Arrays
+from tdsl.syntax.tuples import Made, Tuples
 
 __all__ = ["check_file", "elaborate", "kernels"]
 
@@ -101,12 +102,16 @@ class _Elaboration:
         statements = self._statements(drafts, Statements(self.scope, arrays, ranges))
         self._check_writes(drafts, statements)
         used = {d.array for d in drafts} | _read_arrays(statements.values())
+        tuples = self._tuples(drafts, statements, ranges)
         return ir.Kernel(
             self.item.name,
             tuple(n for n in self.item.sizes if n not in self.bound),
             tuple(self.assumptions),
-            self._arrays(arrays, drafts, used),
-            _body(body, statements),
+            (
+                *self._arrays(arrays, drafts, used),
+                *(a for made in tuples.values() for a in made.arrays),
+            ),
+            _body(body, statements, tuples),
             bound=tuple((n, self.bound[n]) for n in self.item.sizes if n in self.bound),
             constants=tuple(self.constants.given),
             all_sizes=self.item.sizes,
@@ -171,6 +176,24 @@ class _Elaboration:
         collect(_distinct(problems))
         return out
 
+    def _tuples(
+        self, drafts: list[Draft], statements: Mapping[str, ir.Statement], ranges: Ranges
+    ) -> dict[str, Made]:
+        """What stands for each reduction that keeps several values."""
+        groups: dict[str, list[Draft]] = {}
+        for draft in drafts:
+            if draft.group:
+                groups.setdefault(draft.group, []).append(draft)
+
+        def taken(name: str) -> bool:
+            return name in statements or name in self.scope.names
+
+        writer = Tuples(self.scope, ranges.facts, ranges.index, taken)
+        return {
+            name: writer.write(parts, [statements[d.name] for d in parts])
+            for name, parts in groups.items()
+        }
+
     def _check_writes(self, drafts: list[Draft], statements: Mapping[str, ir.Statement]) -> None:
         written = {d.array for d in drafts}
         read = _read_arrays(statements.values())
@@ -222,15 +245,18 @@ def _drafts(items: tuple[Item, ...]) -> list[Draft]:
 
 
 def _body(
-    items: tuple[Item, ...], statements: Mapping[str, ir.Statement]
+    items: tuple[Item, ...], statements: Mapping[str, ir.Statement], tuples: Mapping[str, Made]
 ) -> tuple[ir.BodyItem, ...]:
     out: list[ir.BodyItem] = []
     for item in items:
         match item:
+            case Draft() if item.group:
+                if item.group == item.name:
+                    out += tuples[item.group].items
             case Draft():
                 out.append(statements[item.name])
             case NestDraft(loop, body):
-                inner = _body(body, statements)
+                inner = _body(body, statements, tuples)
                 out.append(
                     ir.Nest(
                         loop.index, loop.lo, loop.hi, loop.down, loop.step, inner, span=loop.span

@@ -21,6 +21,7 @@ from tdsl.syntax.drafts import (
     conjuncts,
     lift,
     own_indices,
+    place_of,
     target_of,
 )
 from tdsl.syntax.expand import expand, rebuild
@@ -69,7 +70,8 @@ class Collector:
         for item in items:
             match item:
                 case tree.Equation():
-                    self._writers[target_of(item)[0]] += 1
+                    for target in item.targets:
+                        self._writers[place_of(target)[0]] += 1
                 case tree.For():
                     self._count(item.body)
 
@@ -192,6 +194,50 @@ class Collector:
     # ------------------------------------------------------------ equations
 
     def _equation(self, equation: tree.Equation, nest: tuple[Loop, ...], lets: Lets) -> list[Draft]:
+        if len(equation.targets) == 1:
+            return self._part(equation, nest, lets, "", ())
+        name = self._name(equation, target_of(equation)[0])
+        reduce = self._joined(equation)
+        terms = reduce.args
+        drafts: list[Draft] = []
+        for n, (target, term) in enumerate(zip(equation.targets, terms, strict=True)):
+            also = tuple(self._written(t, lets) for m, t in enumerate(terms) if m != n)
+            value = replace(reduce, args=(term,))
+            one = replace(equation, targets=(target,), value=value)
+            one = replace(one, label=name if n == 0 else f"{name}_{n + 1}")
+            drafts += self._part(one, nest, lets, name, also)
+        # What terms are made of comes first: the parts stand together.
+        lifted = [d for d in drafts if d.group != name]
+        return [*lifted, *(d for d in drafts if d.group == name)]
+
+    def _joined(self, equation: tree.Equation) -> tree.Reduce:
+        """The reduction with a term for each array on the left."""
+        reduce = equation.value
+        combine = self.scope.combines.get(reduce.op) if isinstance(reduce, tree.Reduce) else None
+        if not isinstance(reduce, tree.Reduce) or combine is None or equation.op != "=":
+            raise ParseError.at(
+                equation.span,
+                "only a `combine` gives several arrays at once, by `=`",
+                help="write one equation for each array",
+            )
+        counts = len(equation.targets), len(combine.left), len(reduce.args)
+        if len(set(counts)) != 1:
+            raise ParseError.at(
+                equation.span,
+                f"`{reduce.op}` joins {counts[1]} values: {counts[0]} arrays stand on the left, "
+                f"and {counts[2]} terms in the brackets",
+                Note("it is defined here", combine.span),
+            )
+        return reduce
+
+    def _part(
+        self,
+        equation: tree.Equation,
+        nest: tuple[Loop, ...],
+        lets: Lets,
+        group: str,
+        also: tuple[tree.Expr, ...],
+    ) -> list[Draft]:
         array, subscript, span = target_of(equation)
         subscript = tuple(self._written(e, lets) for e in subscript)
         given = {loop.index for loop in nest}
@@ -205,8 +251,8 @@ class Collector:
         where = tuple(self._written(c, lets) for c in conjuncts(equation.where))
         draft = Draft(
             self._name(equation, array), array, subscript, own, UPDATES[equation.op], value,
-            where=where, nest=nest, origin=array, defines=equation.op == "=",
-            span=equation.span, target_span=span,
+            where=where, nest=nest, origin=array, defines=equation.op == "=", group=group,
+            also=also, span=equation.span, target_span=span,
         )  # fmt: skip
         drafts = lift(draft, self.scope.combines)
         self._drafts += drafts

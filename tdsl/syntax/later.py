@@ -36,16 +36,6 @@ LATER: dict[str, Later] = {
         "a `record` is an element type of several fields, and elements are single numbers so far",
         "pass each field as an array of its own",
     ),
-    "combine": Later(
-        "a reduction of one's own (`combine`) is not compiled yet",
-        "write it as several built-in reductions, as in a softmax of max, exp and sum",
-    ),
-    "argmax": Later(
-        "`argmax` and `argmin` carry a value and its index together, and reductions carry one "
-        "value so far",
-        "find the value with `max` or `min`, then the index with "
-        "`min[j](select(x[j] == m, i64(j), i64(N)))`",
-    ),
     "strides": Later(
         "arrays are row-major and contiguous so far, so `strides` is not compiled",
         "pass a contiguous copy, for example `numpy.ascontiguousarray(x)`",
@@ -57,10 +47,6 @@ LATER: dict[str, Later] = {
     "group": Later(
         "a grouped dimension such as `(G, C)` is not compiled yet",
         "declare the two dimensions apart: a contiguous array may be reshaped freely",
-    ),
-    "several targets": Later(
-        "only a `combine` gives several arrays at once, and it is not compiled yet",
-        "write one equation for each array",
     ),
     "half": Later(
         "the 16-bit floating-point types f16 and bf16 are not compiled yet",

@@ -112,7 +112,9 @@ class Ranges:
     def _from_arrays(self, draft: Draft, name: str) -> Range | None:
         """The common extent of what is indexed by the plain name: arguments, tables and declared
         temps; inferred temps only where there is none of those."""
-        plain = [u for e in (draft.value, *draft.subscript) for u in _plain_uses(e, name)]
+        plain = [
+            u for e in (draft.value, *draft.also, *draft.subscript) for u in _plain_uses(e, name)
+        ]
         declared = [(a, d, s) for a, d, s in plain if a in self.scope.arrays]
         found: list[tuple[Range, str, Span | None]] = []
         circle: Circular | None = None

@@ -42,7 +42,7 @@ class Scope:
     lets: Mapping[str, Expr] = field(default_factory=dict)
     arrays: Mapping[str, Array] = field(default_factory=dict)
     temps: frozenset[str] = frozenset()
-    combines: frozenset[str] = frozenset()
+    combines: Mapping[str, tree.Combine] = field(default_factory=dict)
     records: frozenset[str] = frozenset()
 
     def element_type(self, name: str, span: Span | None) -> ElemType:

@@ -7,9 +7,9 @@ import math
 from tdsl.diagnostics import Note, ParseError, Span, TypeMismatch
 from tdsl.ir.affine import linear, simplify
 from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Statement, Var, walk
-from tdsl.ir.types import BOOL, ElemType
+from tdsl.ir.types import BOOL, I64, ElemType
 from tdsl.syntax import tree
-from tdsl.syntax.drafts import JOINS, UPDATES, Draft, accesses, array_name, names_in
+from tdsl.syntax.drafts import INDEX_OF, JOINS, UPDATES, Draft, accesses, array_name, names_in
 from tdsl.syntax.exprs import Values
 from tdsl.syntax.indices import affine
 from tdsl.syntax.literals import limits
@@ -89,7 +89,7 @@ class Statements:
         domain = _unique([*outer, *inner])
         init = None
         op = draft.op
-        if draft.reduces is not None:
+        if draft.reduces in JOINS:
             init, op = identity(draft.reduces, value.type), JOINS[draft.reduces]
         return Statement(
             draft.name, draft.array, subscript, draft.order, tuple(domain), op, value,
@@ -155,6 +155,8 @@ class Statements:
 
     def _value(self, draft: Draft) -> Expr:
         held = self.arrays.type_of(draft.array, draft.target_span)
+        if draft.reduces in INDEX_OF:
+            return self._compared(draft, held)
         values = Values(context(draft, self.arrays, draft.order, self.ranges))
         value = values.build(draft.value, held)
         span = draft.value.span
@@ -173,6 +175,25 @@ class Statements:
             )  # fmt: skip
         if value.type != held:
             raise self._wrong_type(draft, held, value, span)
+        return value
+
+    def _compared(self, draft: Draft, held: ElemType) -> Expr:
+        """The values whose place is asked for."""
+        values = Values(context(draft, self.arrays, draft.order, self.ranges))
+        value = values.build(draft.value, None)
+        if held != I64:
+            raise TypeMismatch.at(
+                draft.target_span,
+                f"`{draft.reduces}` gives an index, an i64, and `{draft.array}` holds {held}",
+                help=f"declare `{draft.array}` of i64, or convert: "
+                f"`{held}({draft.reduces}[...](...))`",
+            )
+        if value.type in (BOOL, INDEX):
+            what = "truth values" if value.type == BOOL else "indices"
+            raise TypeMismatch.at(
+                draft.value.span, f"`{draft.reduces}` compares numbers, and these are {what}",
+                help="convert them: `i64(...)`",
+            )  # fmt: skip
         return value
 
     def _wrong_type(

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from tdsl.diagnostics import Note, Span, TypeMismatch
 from tdsl.ir.kernel import INDEX, Array, Expr
-from tdsl.ir.types import ElemType
+from tdsl.ir.types import I64, ElemType
 from tdsl.syntax import tree
-from tdsl.syntax.drafts import Draft, names_in
+from tdsl.syntax.drafts import INDEX_OF, Draft, names_in
 from tdsl.syntax.expand import children
 from tdsl.syntax.exprs import Values
 from tdsl.syntax.ranges import Circular, Ranges, declare_temp
@@ -41,6 +41,8 @@ class Arrays:
         self._asked.add(name)
         try:
             for draft in self.drafts:
+                if draft.array == name and draft.reduces in INDEX_OF:
+                    return I64
                 if draft.array == name:
                     found = self.values(draft).guess(draft.value)
                     if found == INDEX:

@@ -68,10 +68,8 @@ REPAIRS = {
         "inout h: i32[256]\n\n    h[x[i]] = 1",
         "out h: i32[256]\n    h[b] = sum[i](select(i64(x[i]) == i64(b), 1, 0))",
     ),
-    "later_argmax": (
-        "m = argmax[i](x[i])",
-        "b = max[j](x[j])\n    m = min[j](select(x[j] == b, i64(j), i64(N)))",
-    ),
+    "argmax_type": ("m: i32", "m: i64"),
+    "argmax_empty": ("in  x", "assume N >= 1\n    in  x"),
     "range_of_inout": (
         " range 0..N\n    in    t: f32[N]\n    out   y: f32[N]\n\n    y[i] = t[idx[i]]",
         "\n    in    t: f32[N]\n    out   y: f32[N]\n\n    y[i] = t[clamp(idx[i], 0, N - 1)]",
