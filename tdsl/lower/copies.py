@@ -16,7 +16,7 @@ from tdsl.lower.builder import Code, operands
 from tdsl.lower.context import Context
 from tdsl.lower.keep import COMBINE, partial_for, register_for
 from tdsl.lower.memory import stored_type
-from tdsl.lower.registers import Register
+from tdsl.lower.registers import Register, Writer
 from tdsl.lower.values import Values, has_data, uniform
 from tdsl.polyhedral.program import Stmt
 
@@ -52,7 +52,7 @@ def write_copy(
         values = replace(values, tail=values.both(values.tail, values.condition_here(guard)))
         guard = None
     values = replace(values, read=lambda a, o, m: _kept(context, a, o, m, values))
-    _Write(context, stmt, values, copy, code).run(guard)
+    _Write(context, stmt, values, copy, code, (stmt.name, instance.index)).run(guard)
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class _Write:
     values: Values
     copy: Copy
     code: Code
+    writer: Writer
 
     def run(self, guard: Expr | None) -> None:
         stmt, values = self.stmt, self.values
@@ -78,7 +79,7 @@ class _Write:
         elif self.context.scope(array) is None:
             self._store(self._joined(value, offset, chosen), offset, chosen)
         else:
-            context, writer = self.context, stmt.name
+            context, writer = self.context, self.writer
             register = register_for(context, array, offset, values, writer=writer, mask=chosen)
             self._assign(register, value, chosen)
 
@@ -165,7 +166,7 @@ class _Write:
         """Lanes that all go into one element: partial results in a scope, else joined at once."""
         context, array = self.context, self.stmt.write.array
         mask = self.values.both(self.values.tail, chosen)
-        writer = self.stmt.name
+        writer = self.writer
         op, elem = self.stmt.op, value.type.elem
         if op == "sub":
             op, value = "add", v.Op("neg", (value,), value.type)

@@ -8,7 +8,16 @@ from tdsl.ir.kernel import Expr
 from tdsl.lower.builder import Code, written
 from tdsl.lower.context import Context
 from tdsl.lower.memory import Place, stored_type
-from tdsl.lower.registers import CannotKeep, Partial, Register, Scope, condition, conjuncts, either
+from tdsl.lower.registers import (
+    CannotKeep,
+    Partial,
+    Register,
+    Scope,
+    Writer,
+    condition,
+    conjuncts,
+    either,
+)
 from tdsl.lower.values import Values
 
 COMBINE = {"any": "or", "all": "and"}  # the operation that joins two values of a reduction
@@ -20,10 +29,10 @@ def register_for(
     offset: Expr,
     values: Values,
     *,
-    writer: str | None,
+    writer: Writer | None,
     mask: v.Value | None,
 ) -> Register:
-    """The register of the elements at an offset in the scope of their array, for the statement
+    """The register of the elements at an offset in the scope of their array, for the copy
     that writes it or, with None, for a read. mask: where it does, beside the conditions around."""
     scope, top = context.scopes[array]
     base, stride = scope.place(offset, values.lanes)

@@ -17,6 +17,7 @@ from tdsl.ir.kernel import Expr, Op
 from tdsl.ir.types import BOOL
 
 Guards = tuple[Expr, ...]
+Writer = tuple[str, tuple[tuple[str, Expr], ...]]  # a statement, its indices over dimensions
 
 
 class CannotKeep(Exception):
@@ -47,7 +48,7 @@ class Register:
     used: tuple[Guards, ...] = ()
     written: tuple[Guards, ...] = ()
     touched: bool = False
-    writers: frozenset[str] = frozenset()
+    writers: frozenset[Writer] = frozenset()
     whole: tuple[Guards, ...] = ()
 
 
@@ -93,8 +94,9 @@ class Scope:
     def refuse_shared(self) -> None:
         """Raises CannotKeep where two registers may be the same element.
 
-        Those that one statement writes are apart: each of its elements belongs to one iteration
-        of the dimensions. `S.init` may name S's elements by other expressions.
+        Those that one statement writes at one place are apart: each of its elements belongs to
+        one iteration of the dimensions. `S.init`, and S elsewhere, may name the same elements by
+        other expressions: C[i, j] where i is 0 by C[0, j].
         """
         kept = [r for r in self.registers.values() if r.written]
         for number, one in enumerate(kept):
