@@ -1,0 +1,1 @@
+"""Random kernels under random schedules, against the interpreter."""
