@@ -166,10 +166,15 @@ LANE = "lane'"  # the variable that stands for the lane in an origin
 
 @dataclass(frozen=True)
 class Origin:
-    """Which instances a write stands for: `index` over loop variables and Var(LANE)."""
+    """Which instances a write stands for: `index` over loop variables and Var(LANE).
+
+    masked: the written value leaves out lanes that do not run: by a choice between the new value
+    and the old one or what changes nothing, or for BOOL by `and mask`, `or not mask`.
+    """
 
     statement: str
     index: tuple[Index, ...]
+    masked: bool = False
 
 
 @dataclass(frozen=True)

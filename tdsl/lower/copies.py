@@ -63,6 +63,7 @@ class _Write:
     copy: Copy
     code: Code
     writer: Writer
+    masked: bool = False  # lanes that do not run are left out of the value
 
     def run(self, guard: Expr | None) -> None:
         stmt, values = self.stmt, self.values
@@ -104,7 +105,7 @@ class _Write:
 
     @property
     def _origin(self) -> v.Origin:
-        return v.Origin(self.stmt.name, tuple(self.values.index.values()))
+        return v.Origin(self.stmt.name, tuple(self.values.index.values()), self.masked)
 
     def _join(self, old: v.Value, value: v.Value) -> v.Value:
         """The old element, as it lies in memory, joined with a value."""
@@ -151,16 +152,17 @@ class _Write:
         ref = v.Ref(register.name, register.type)
         new = self._join(ref, value) if self.stmt.is_update else value
         new = memory_value(new, self.values)
+        origin = self._origin
         if chosen is not None:
-            new = self.values.choose(chosen, new, ref)
+            new, origin = self.values.choose(chosen, new, ref), replace(origin, masked=True)
         bound = self.code.bind(new)
         first, register.touched = not register.touched, True
         _, top = self.context.scopes[self.stmt.write.array]
         if first and self.code is top and ref.name not in references(bound):
             register.loaded = False
-            self.code.add(v.Declare(register.name, register.type, bound, self._origin))
+            self.code.add(v.Declare(register.name, register.type, bound, origin))
         else:
-            self.code.add(v.Assign(register.name, bound, self._origin))
+            self.code.add(v.Assign(register.name, bound, origin))
 
     def _reduce(self, value: v.Value, chosen: v.Value | None, offset: Expr) -> None:
         """Lanes that all go into one element: partial results in a scope, else joined at once."""
@@ -181,18 +183,29 @@ class _Write:
             new = self.values.operation(COMBINE.get(op, op), [ref, value], elem)
             if mask is not None:
                 new = self.values.choose(mask, new, ref)
-            self.code.add(v.Assign(partial.name, self.code.bind(new), self._origin))
+            origin = replace(self._origin, masked=mask is not None)
+            self.code.add(v.Assign(partial.name, self.code.bind(new), origin))
             return
         if mask is not None:
-            value = self.values.choose(mask, value, identity)
+            value = self._left_out(mask, value, identity)
         total = v.Reduce(op, value, v.VType(elem))
-        single = replace(self, stmt=replace(self.stmt, op=op), values=scalar)
+        single = replace(
+            self, stmt=replace(self.stmt, op=op), values=scalar, masked=mask is not None
+        )
         # The origin keeps all lanes: they are what is written.
         if kept:
             register = register_for(context, array, offset, scalar, writer=writer, mask=chosen)
             single._assign(register, total, None)
         else:
             single._store(single._joined(total, offset, None), offset, None)
+
+    def _left_out(self, mask: v.Value, value: v.Value, identity: v.Value) -> v.Value:
+        """The value in lanes that run, what changes nothing in the others."""
+        if value.type.elem == BOOL and self.stmt.op in ("any", "all"):
+            mask = self.values.with_bits(mask, value.type.bits)
+            op, other = ("and", mask) if self.stmt.op == "any" else ("or", negated(mask))
+            return v.Op(op, (value, other), value.type)
+        return self.values.choose(mask, value, identity)
 
 
 def _kept(
@@ -221,6 +234,11 @@ def _one_element(offset: Expr) -> bool:
 def memory_value(value: v.Value, values: Values) -> v.Value:
     """A value as it lies in memory: masks as bytes."""
     return values.cast("convert", value, U8) if value.type.elem == BOOL else value
+
+
+def negated(mask: v.Value) -> v.Value:
+    """The other lanes."""
+    return v.Op("not", (mask,), mask.type)
 
 
 def identity_of(op: str, elem: ElemType) -> int | float | bool:

@@ -177,19 +177,35 @@ def match(
     leaf: Leaf, accesses: Sequence[Access], active: Bools, found: list[list[Leaf]], stmt: Stmt
 ) -> None:
     """Sorts a leaf to the accesses that it may be; there has to be one."""
-    hits = [
-        n
+    ways = _ways(leaf, accesses, active)
+    if ways is None:
+        raise Miscompiled(f"{stmt.name} reads an element of {leaf.array} that it does not name")
+    for number, each in ways:
+        found[number].append(each)
+
+
+def _ways(
+    leaf: Leaf, accesses: Sequence[Access], active: Bools
+) -> Sequence[tuple[int, Leaf]] | None:
+    """Accesses with the leaf that each may be; None where it is none of them.
+
+    A stored value may be the element that it went to as well as what it was made of. Where the
+    statement reads both, no one can tell which it is: then it has no element that is compared.
+    """
+    direct = [
+        (n, leaf)
         for n, access in enumerate(accesses)
         if access.array == leaf.array and _agree(leaf, access, active)
     ]
-    for n in hits:
-        found[n].append(leaf)
-    if hits:
-        return
-    if leaf.instead is None:
-        raise Miscompiled(f"{stmt.name} reads an element of {leaf.array} that it does not name")
-    for inner in leaf.instead:
-        match(inner, accesses, active, found, stmt)
+    inner: list[tuple[int, Leaf]] = []
+    for part in leaf.instead or ():
+        ways = _ways(part, accesses, active)
+        if ways is None:
+            return direct or None
+        inner += ways
+    if leaf.instead is None or not inner:
+        return None if leaf.instead is None and not direct else direct
+    return [(n, replace(each, element=None)) for n, each in (*direct, *inner)] if direct else inner
 
 
 def _agree(leaf: Leaf, access: Access, active: Bools) -> bool:

@@ -7,12 +7,13 @@ it is joined with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tdsl.ir import vector as v
 from tdsl.ir.index import substitute
 from tdsl.ir.kernel import Expr
+from tdsl.ir.types import BOOL
 from tdsl.ir.walk_vector import values_in
 
 
@@ -72,6 +73,41 @@ def resolved(value: v.Value, lets: Mapping[str, v.Value]) -> Iterator[v.Value]:
         yield part
         if isinstance(part, v.Ref) and part.name in lets:
             yield from resolved(lets[part.name], lets)
+
+
+def joined_lanes(
+    value: v.Value, lets: Mapping[str, v.Value], stored: Collection[str]
+) -> v.Reduce | None:
+    """The reduction that joins the lanes of a write with its element; `stored`: the names of
+    what other writes wrote."""
+    own = {name: of for name, of in lets.items() if name not in stored}
+    found = resolved(_meant(value, lets), own)
+    return next((p for p in found if isinstance(p, v.Reduce)), None)
+
+
+def running(value: v.Value, old: v.Value | None, lets: Mapping[str, v.Value]) -> v.Value | None:
+    """The lanes of a masked value that run, None if it leaves out none. The others keep the
+    `old` value or, with None, have one that changes nothing when lanes are joined."""
+    value = _meant(value, lets)
+    match value:
+        case v.Choose(mask, _, other) if old is None and isinstance(other, v.Const):
+            return mask
+        case v.Choose(mask, _, other) if old is not None and other == old:
+            return mask
+        case v.Op("and", (_, mask)) if value.type.elem == BOOL:
+            return mask
+        case v.Op("or", (_, other)) if value.type.elem == BOOL:
+            left_out = _meant(other, lets)
+            return left_out.args[0] if isinstance(left_out, v.Op) else None
+        case _:
+            return None
+
+
+def _meant(value: v.Value, lets: Mapping[str, v.Value]) -> v.Value:
+    """What a name stands for."""
+    while isinstance(value, v.Ref) and value.name in lets:
+        value = lets[value.name]
+    return value
 
 
 def _straight(block: v.Block) -> Iterator[v.Item]:

@@ -31,7 +31,7 @@ from tdsl.lower.records_seen import (
     match,
 )
 from tdsl.lower.reference import ranked
-from tdsl.lower.registers_seen import Home, homes, partials, resolved
+from tdsl.lower.registers_seen import Home, homes, joined_lanes, partials, resolved, running
 from tdsl.lower.tables import YES, Env, Ints, OnData, Table, evaluate
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.rebuild import Miscompiled
@@ -167,8 +167,9 @@ class Walk:
             home = self._home(register, scope)
             element = _element(home.offset, home.stride, lanes, env)
             write = self._write(origin, value, lanes, element, table, scope)
-            if isinstance(value, v.Choose) and value.other == v.Ref(register.name, value.type):
-                on = mask_of(value.mask, scope.lets, env)
+            if origin.masked and write.active.shape[1] == lanes:
+                old = v.Ref(register.name, value.type)
+                on = mask_of(running(value, old, scope.lets), scope.lets, env)
                 write = replace(write, active=write.active & on.may)
             write.ids = ids
             register.writes.append(write)
@@ -242,16 +243,12 @@ class Walk:
     ) -> Write:
         stmt = self.program.statements[origin.statement]
         active = YES
-        joined = next(
-            (p for p in resolved(value, scope.lets) if isinstance(p, v.Reduce) and lanes == 1), None
-        )
+        joined = joined_lanes(value, scope.lets, scope.stored) if lanes == 1 else None
         if joined is not None:  # all lanes go into one element
             lanes = joined.arg.type.lanes
-            arg = joined.arg
-            while isinstance(arg, v.Ref) and arg.name in scope.lets:
-                arg = scope.lets[arg.name]
-            if isinstance(arg, v.Choose) and isinstance(arg.other, v.Const):
-                active = mask_of(arg.mask, scope.lets, table.env).may
+            if origin.masked:
+                on = running(joined.arg, None, scope.lets)
+                active = mask_of(on, scope.lets, table.env).may
         env = {**table.env, v.LANE: lane_numbers(lanes)}
         shape = (table.rows, lanes)
         index = {
