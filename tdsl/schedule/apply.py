@@ -15,16 +15,18 @@ from tdsl.polyhedral.edit import EditError
 from tdsl.polyhedral.model import initial_tree
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.tree import Node, statements
-from tdsl.schedule import check, fresh, marks, orders, places, structure, suggest
+from tdsl.schedule import check, fresh, marks, orders, parts, places, structure, suggest
 from tdsl.schedule.directives import (
     Collapse,
     Directive,
     Distribute,
     Extend,
+    Factor,
     Fuse,
     LoopRef,
     Order,
     Parallel,
+    Peel,
     Reassociate,
     Reorder,
     Reverse,
@@ -168,6 +170,10 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return _ordered(orders.sequence(state, d), d)
         case Order():
             return _ordered(orders.order(state, d), d)
+        case Peel():
+            return _ordered(parts.peel(state, d, on), d)
+        case Factor():
+            return _ordered(parts.factor(state, d, on), d)
         case Vectorize() | Unroll() | Parallel():
             return _marked(state, d, on)
         case Reassociate():

@@ -87,6 +87,14 @@ class Directives:
     def sequence(self, *statements: str) -> None:
         self._add(d.Sequence(statements))
 
+    def peel(self, loop: str, first: Value | None = None, last: Value | None = None) -> None:
+        early = None if first is None else _expr(first)
+        late = None if last is None else _expr(last)
+        self._add(d.Peel(_ref(loop), early, late))
+
+    def factor(self, loop: str, into: str) -> None:
+        self._add(d.Factor(_ref(loop), into))
+
     def order(self, times: Mapping[str, str], into: Sequence[str] = ()) -> None:
         """All statements at once: `s.order({"S": "[i, j] -> [0, j, i]"})`."""
         text = "; ".join(f"{name}{time}" for name, time in times.items())

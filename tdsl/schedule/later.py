@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 LATER: dict[str, str] = {
-    "Peel": "`peel` cuts iterations off a loop and is not applied yet",
-    "Factor": "`factor` sums a reduction in blocks and is not applied yet",
     "Compute": "`compute` moves a producer to its consumer and is not applied yet",
     "Store": "`store` places an array and is not applied yet",
     "Pack": "`pack` copies an operand into the order of its use and is not applied yet",
