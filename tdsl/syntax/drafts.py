@@ -46,6 +46,7 @@ class Draft:
     defines   the equation is a definition, not an update
     group     the statement of a tuple reduction that this is a part of, "" for other ones
     also      the terms of its other parts
+    written_out: it stands in a `static for`, whose copies have an order
     """
 
     name: str
@@ -63,6 +64,7 @@ class Draft:
     defines: bool = False
     group: str = ""
     also: tuple[tree.Expr, ...] = ()
+    written_out: bool = False
     span: Span | None = None
     target_span: Span | None = None
 

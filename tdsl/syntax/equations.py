@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from tdsl.diagnostics import Note, ParseError, Span
-from tdsl.ir.kernel import Array
+from tdsl.ir.kernel import Array, Const
 from tdsl.syntax import tree
 from tdsl.syntax.constants import exact
 from tdsl.syntax.declare import arrays as declared_arrays
@@ -26,9 +26,10 @@ from tdsl.syntax.drafts import (
 )
 from tdsl.syntax.expand import expand, rebuild
 from tdsl.syntax.exprs import Values
-from tdsl.syntax.later import refuse
 from tdsl.syntax.reads import Context, no_data
 from tdsl.syntax.scope import RESERVED, Scope
+
+MOST_COPIES = 1024  # of a body that is written out
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ class Collector:
         self.locals: dict[str, Array] = {}
         self._nests: dict[str, tuple[Loop, ...]] = {}  # around each local temp
         self._drafts: list[Draft] = []
+        self._copy: tuple[str, ...] = ()  # values of the `static for`s around
+        self._written_out = 1
+        self._numbered: dict[Span, int] = {}
         self._writers: Counter[str] = Counter()
         self._unlabelled: Counter[str] = Counter()
         self._labels: dict[str, Span | None] = {}
@@ -83,18 +87,21 @@ class Collector:
             match item:
                 case tree.Equation():
                     out += self._equation(item, nest, lets)
+                case tree.For() if item.static:
+                    out += self._static(item, item.ranges, nest, lets)
                 case tree.For():
                     out.append(self._for(item, nest, lets))
-                case tree.SizeLet() if nest:
+                case tree.SizeLet() if nest or self._copy:
                     lets = {**lets, item.name: self._written(item.value, lets)}
-                case tree.ArrayDecl() if nest:
-                    self._local(item, nest)
-                case tree.Assume() if nest:
+                case tree.ArrayDecl() if nest or self._copy:
+                    lets = self._local(item, nest, lets)
+                case tree.Assume() if nest or self._copy:
                     raise ParseError.at(item.span, "`assume` stands before the first equation")
         return tuple(out)
 
-    def _local(self, item: tree.ArrayDecl, nest: tuple[Loop, ...]) -> None:
-        """A temp that is fresh in every iteration of the loops around."""
+    def _local(self, item: tree.ArrayDecl, nest: tuple[Loop, ...], lets: Lets) -> Lets:
+        """A temp that is fresh in every iteration of the loops around; in a body that is written
+        out, each copy has its own, and the lets say which."""
         if item.role != "temp":
             what = "table" if item.role == "table" or item.values is not None else "argument"
             raise ParseError.at(
@@ -102,6 +109,9 @@ class Collector:
                 f"{'a table' if what == 'table' else 'an argument'}",
                 help="declare it before the first equation",
             )  # fmt: skip
+        shape = tuple(e if isinstance(e, tuple) else self._written(e, lets) for e in item.shape)
+        copies = {name: self._copied(name) for name in item.names}
+        item = replace(item, names=tuple(copies.values()), shape=shape)
         for array in declared_arrays(self.scope, item):
             name = array.name
             if name in self.locals or self.scope.is_array(name):
@@ -118,8 +128,14 @@ class Collector:
                         item.span, f"`{name}` is used before it is declared",
                         Note("it is used here", draft.span),
                     )  # fmt: skip
-            self.locals[name] = replace(array, local=nest[-1].index)
+            self.locals[name] = replace(array, local=nest[-1].index if nest else None)
             self._nests[name] = nest
+        renamed = {old: tree.Name(new) for old, new in copies.items() if new != old}
+        return {**lets, **renamed}
+
+    def _copied(self, name: str) -> str:
+        """The name in this copy of a body that is written out."""
+        return "_".join((name, *self._copy))
 
     def _in_sight(self, draft: Draft) -> None:
         """A local temp is used inside the body that declares it."""
@@ -139,9 +155,50 @@ class Collector:
 
     # ------------------------------------------------------------ for
 
+    def _static(
+        self,
+        item: tree.For,
+        ranges: tuple[tree.IndexRange, ...],
+        nest: tuple[Loop, ...],
+        lets: Lets,
+    ) -> list[Item]:
+        """The body once for every value of the indices."""
+        if not ranges:
+            return list(self._items(item.body, nest, lets))
+        r, rest = ranges[0], ranges[1:]
+        self._free_name(r.name, r.span or item.span)
+        loop = self._loop(r, nest, lets, item.span)
+        if not (isinstance(loop.lo, Const) and isinstance(loop.hi, Const)):
+            raise ParseError.at(
+                r.span or item.span,
+                f"`{r.name}` runs over a range that is not known at compile time, so its body "
+                "cannot be written out",
+                help="use constants, bind the size (`--size N=64`), or leave `static` out",
+            )
+        low, high = int(loop.lo.value), int(loop.hi.value)
+        values = range(low, high, loop.step)
+        if loop.down:
+            values = range(high - 1, low - 1, -loop.step)
+        self._written_out *= max(1, len(values))
+        if self._written_out > MOST_COPIES:
+            raise ParseError.at(
+                r.span or item.span,
+                f"the body would be written out {self._written_out} times, and {MOST_COPIES} is "
+                "the limit",
+                help="leave `static` out: an ordinary `for` has any number of iterations",
+            )
+        out: list[Item] = []
+        outside = self._copy
+        for value in values:
+            self._copy = (*outside, str(value) if value >= 0 else f"n{-value}")
+            number = tree.Number(Fraction(abs(value)), False, span=r.span)
+            known = number if value >= 0 else tree.Unary("-", number, span=r.span)
+            out += self._static(item, rest, nest, {**lets, r.name: known})
+        self._copy = outside
+        self._written_out //= max(1, len(values))
+        return out
+
     def _for(self, item: tree.For, nest: tuple[Loop, ...], lets: Lets) -> NestDraft:
-        if item.static:
-            raise refuse("static for", item.span)
         loops: list[Loop] = []
         for r in item.ranges:
             loops.append(self._loop(r, (*nest, *loops), lets, item.span))
@@ -168,7 +225,8 @@ class Collector:
         end = self._written(r.hi, lets)
         if r.down:
             end = tree.Binary("+", end, tree.Number(Fraction(1), False), span=end.span)
-        return Loop(r.name, lo, values.bound(end, "range"), r.down, self._step(r.step), place)
+        step = None if r.step is None else self._written(r.step, lets)
+        return Loop(r.name, lo, values.bound(end, "range"), r.down, self._step(step), place)
 
     def _step(self, step: tree.Expr | None) -> int:
         if step is None:
@@ -196,7 +254,8 @@ class Collector:
     def _equation(self, equation: tree.Equation, nest: tuple[Loop, ...], lets: Lets) -> list[Draft]:
         if len(equation.targets) == 1:
             return self._part(equation, nest, lets, "", ())
-        name = self._name(equation, target_of(equation)[0])
+        base = self._name(equation)
+        name = self._copied(base)
         reduce = self._joined(equation)
         terms = reduce.args
         drafts: list[Draft] = []
@@ -204,7 +263,7 @@ class Collector:
             also = tuple(self._written(t, lets) for m, t in enumerate(terms) if m != n)
             value = replace(reduce, args=(term,))
             one = replace(equation, targets=(target,), value=value)
-            one = replace(one, label=name if n == 0 else f"{name}_{n + 1}")
+            one = replace(one, label=base if n == 0 else f"{base}_{n + 1}")
             drafts += self._part(one, nest, lets, name, also)
         # What terms are made of comes first: the parts stand together.
         lifted = [d for d in drafts if d.group != name]
@@ -239,6 +298,8 @@ class Collector:
         also: tuple[tree.Expr, ...],
     ) -> list[Draft]:
         array, subscript, span = target_of(equation)
+        if isinstance(renamed := lets.get(array), tree.Name):
+            array = renamed.id
         subscript = tuple(self._written(e, lets) for e in subscript)
         given = {loop.index for loop in nest}
         own = own_indices(subscript, given, self._numbers(), span, equation.op == "=")
@@ -250,15 +311,21 @@ class Collector:
         value = self._written(equation.value, lets)
         where = tuple(self._written(c, lets) for c in conjuncts(equation.where))
         draft = Draft(
-            self._name(equation, array), array, subscript, own, UPDATES[equation.op], value,
+            self._copied(self._name(equation)), array, subscript, own, UPDATES[equation.op], value,
             where=where, nest=nest, origin=array, defines=equation.op == "=", group=group,
-            also=also, span=equation.span, target_span=span,
+            also=also, written_out=bool(self._copy), span=equation.span, target_span=span,
         )  # fmt: skip
         drafts = lift(draft, self.scope.combines)
         self._drafts += drafts
         for d in drafts:
             self._register(d.name, d.span, array)
             for r in d.ranges:
+                if r.name in lets:
+                    raise ParseError.at(
+                        r.span or d.span,
+                        f"the reduction over `{r.name}` hides the value `{r.name}` outside it",
+                        help="give it another name",
+                    )
                 self._free_name(r.name, r.span or d.span)
         return drafts
 
@@ -267,7 +334,9 @@ class Collector:
                    if not a.shape}  # fmt: skip
         return {*self.scope.exact, *self.scope.sizes, *self.scope.lets, *scalars}
 
-    def _name(self, equation: tree.Equation, array: str) -> str:
+    def _name(self, equation: tree.Equation) -> str:
+        """The statement's name, the same for all copies of a body that is written out."""
+        array, _, span = target_of(equation)
         if equation.label is not None:
             if equation.label != array and equation.label in self._writers:
                 raise ParseError.at(
@@ -277,8 +346,12 @@ class Collector:
             return equation.label
         if self._writers[array] == 1:
             return array
-        self._unlabelled[array] += 1
-        return f"{array}_{self._unlabelled[array]}"
+        if span is None or span not in self._numbered:
+            self._unlabelled[array] += 1
+            if span is not None:
+                self._numbered[span] = self._unlabelled[array]
+            return f"{array}_{self._unlabelled[array]}"
+        return f"{array}_{self._numbered[span]}"
 
     def _register(self, name: str, span: Span | None, array: str) -> None:
         if name in self._labels:

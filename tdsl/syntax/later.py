@@ -40,10 +40,6 @@ LATER: dict[str, Later] = {
         "arrays are row-major and contiguous so far, so `strides` is not compiled",
         "pass a contiguous copy, for example `numpy.ascontiguousarray(x)`",
     ),
-    "static for": Later(
-        "`static for` writes its body out once for each value, which is not done yet",
-        "write the equations out by hand",
-    ),
     "group": Later(
         "a grouped dimension such as `(G, C)` is not compiled yet",
         "declare the two dimensions apart: a contiguous array may be reshaped freely",

@@ -237,7 +237,7 @@ class Statements:
                     r.span or draft.span,
                     f"`{r.name}` is a size or constant and cannot be an index too",
                 )
-        if not draft.defines or draft.nest:
+        if not draft.defines or draft.nest or draft.written_out:
             return
         for access in accesses(draft.value, padded=True):
             bare = isinstance(access, tree.Name) and access.id in draft.order
