@@ -31,6 +31,7 @@ from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Loop
 
 SET = isl.dim_type.set
+MOST_ITERATIONS = 1 << 16  # of one dimension; sizes have a bound too, which is no extent
 
 
 class CannotScan(Exception):
@@ -169,7 +170,7 @@ def _range(
         if anchor is not None:
             return _Range(anchor, info.factor, values, None, within[0])
     extent = _largest_spread(values)
-    if extent is None:
+    if extent is None or extent > MOST_ITERATIONS:
         raise CannotScan(statement, dim.name)
     first = values.lexmin_pw_multi_aff().get_at(0).coalesce()
     text = None
