@@ -21,4 +21,4 @@ def erf(f: Formula) -> Block:
     reduced = reduce(f, f.let("p", f.polynomial(u, ERFC[f.name])))
     complement = (reduced.minus_one + 1.0) * power_of_two(f, reduced.count)
     beyond = f.with_sign(1.0 - complement, f.x)
-    return f.result(f.choose(f.x.like(1.0) > size, near, beyond))
+    return f.result(f.choose(size < 1.0, near, beyond))

@@ -113,4 +113,4 @@ def tanh(f: Formula) -> Block:
     reduced = reduce(f, f.let("double", size + size))
     e = (reduced.minus_one + 1.0) * power_of_two(f, reduced.count)
     beyond = f.let("beyond", 1.0 - 2.0 / (e + 1.0))
-    return f.result(f.with_sign(f.choose(beyond.like(13 / 16) > size, near, beyond), f.x))
+    return f.result(f.with_sign(f.choose(size < 13 / 16, near, beyond), f.x))

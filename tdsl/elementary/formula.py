@@ -117,6 +117,9 @@ class Term:
     def __lt__(self, other: Term | float) -> Term:
         return self._compare("lt", other)
 
+    def __le__(self, other: Term | float) -> Term:
+        return self._compare("le", other)
+
     def __gt__(self, other: Term | float) -> Term:
         return self._compare("gt", other)
 

@@ -20,7 +20,7 @@ _ROOT_BITS = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}  # of 1 / sqrt(2), r
 def log(f: Formula) -> Block:
     """ln x; NaN below 0, -inf at 0."""
     x, places = f.x, f.mantissa + 1
-    tiny = f.let("tiny", f.x.like(_SMALLEST_NORMAL[f.name]) > x)
+    tiny = f.let("tiny", x < _SMALLEST_NORMAL[f.name])
     normal = f.choose(tiny, x * 2.0**places, x)
     # Moved so that the exponent's field steps at m = 1/sqrt(2); what lies below is m's.
     root, one = _ROOT_BITS[f.name], f.bias << f.mantissa
@@ -37,6 +37,6 @@ def log(f: Formula) -> Block:
     high, low = LN2[f.name]
     rest = f.fma(k, low, s * f.fma(z, f.polynomial(z, LOG[f.name]), half))
     found = f.fma(k, high, g - (half - rest))
-    finite = f.choose(f.x.like(math.inf) > x, found, x)  # infinity and NaN are their own
+    finite = f.choose(x < math.inf, found, x)  # infinity and NaN are their own
     below = f.choose(x.equals(0.0), -math.inf, math.nan)
-    return f.result(f.choose(f.x.like(0.0) >= x, below, finite))
+    return f.result(f.choose(x <= 0.0, below, finite))
