@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tdsl.ir import vector as v
-from tdsl.ir.index import variables
-from tdsl.ir.kernel import Expr
+from tdsl.ir.index import add, compare, conjunction, const, mul, simplify, variables
+from tdsl.ir.kernel import Const, Expr, Op
+from tdsl.ir.types import BOOL
 from tdsl.lower.builder import Code, written
 from tdsl.lower.context import Context
 from tdsl.lower.memory import Place, stored_type
@@ -48,6 +49,7 @@ def register_for(
     if register.mask != values.tail or register.stride != stride:
         raise CannotKeep(array, "its elements are used under several masks")
     register.used = either(register.used, guards)
+    register.masked |= mask is not None
     if mask is None and guards == around:
         register.whole = either(register.whole, guards)
     if writer is not None:
@@ -92,11 +94,28 @@ def close(context: Context, scope: Scope, inner: Code, code: Code) -> None:
 def _opening(register: Register, place: Place) -> list[v.Item]:
     load = v.Load(place.array.name, register.offset, register.type, register.stride, register.mask)
     test = condition(register.used)
+    if not register.surely:
+        inside = _inside(register, place)
+        test = inside if test is None else simplify(Op("and", (test, inside), BOOL))
     if test is None:
         return [v.Declare(register.name, register.type, load)]
     zero = v.Const(0.0 if register.type.elem.is_float else 0, register.type)
     assign = v.Block((v.Assign(register.name, load),))
     return [v.Declare(register.name, register.type, zero), v.If(test, assign)]
+
+
+def _inside(register: Register, place: Place) -> Expr:
+    """Whether all elements of a register lie in memory."""
+    stride = const(1) if register.stride is None else register.stride
+    last = add(register.offset, mul(stride, const(register.type.lanes - 1)))
+    count = mul(const(1), *place.array.shape)
+    tests = [
+        test
+        for end in dict.fromkeys((register.offset, last))
+        for test in (compare("ge", end, const(0)), compare("lt", end, count))
+    ]
+    found = conjunction(tuple(tests))
+    return Const(True, BOOL) if found is None else found
 
 
 def _store(register: Register, place: Place) -> v.Item:

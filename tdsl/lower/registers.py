@@ -36,7 +36,7 @@ class Register:
     mask: the lanes that exist. used, written: under which conditions its uses and its writes
     run, one conjunction for each. loaded: it must be loaded before the scope. touched: some
     code uses it already. writers: the statements that write it. whole: as `used`, for the uses
-    of all elements.
+    of all elements. masked: some use is of chosen lanes.
     """
 
     name: str
@@ -50,6 +50,12 @@ class Register:
     touched: bool = False
     writers: frozenset[Writer] = frozenset()
     whole: tuple[Guards, ...] = ()
+    masked: bool = False
+
+    @property
+    def surely(self) -> bool:
+        """Whether its elements exist wherever it is used, as far as conditions tell."""
+        return all(any(set(k) <= set(used) for k in self.whole) for used in self.used)
 
 
 @dataclass
@@ -85,11 +91,12 @@ class Scope:
         return base, None if lanes == 1 or stride == const(1) else stride
 
     def refuse_partial(self) -> None:
-        """Raises CannotKeep where some element may not exist: it is used under a condition that
-        changes while the scope runs or differs between lanes, and nothing there uses them all."""
-        for register in self.registers.values():
-            if not all(_implied(used, register.whole) for used in register.used):
-                raise CannotKeep(self.array, "some of its elements may lie outside of it")
+        """Raises CannotKeep where an element may not exist that is written or chosen by a mask:
+        it is used under a condition that changes while the scope runs or differs between lanes,
+        and nothing there uses it for sure."""
+        doubtful = (r for r in self.registers.values() if not r.surely)
+        if any(r.written or r.masked for r in doubtful):
+            raise CannotKeep(self.array, "some of its elements may lie outside of it")
 
     def refuse_shared(self) -> None:
         """Raises CannotKeep where two registers may be the same element.
@@ -103,10 +110,6 @@ class Scope:
             for other in kept[:number]:
                 if not one.writers & other.writers and not _apart(one, other):
                     raise CannotKeep(self.array, "several registers may be the same element")
-
-
-def _implied(condition: Guards, by: tuple[Guards, ...]) -> bool:
-    return any(set(known) <= set(condition) for known in by)
 
 
 def _apart(one: Register, other: Register) -> bool:
