@@ -18,6 +18,7 @@ BITS = 110  # of mpmath's results: twice those of a double
 
 NAMES = ("exp", "exp2", "log", "tanh", "erf", "sigmoid", "sin", "cos")
 ULP = 2.0  # what is promised
+FOUND = 1.5  # what none exceeds so far (docs/math.md): a formula that does has lost something
 KINDS = {"f32": np.float32, "f64": np.float64}
 
 

@@ -16,6 +16,7 @@ from tests.codegen.build import I, function, load, over, vector_buffer
 from tests.codegen.harness import NAMES as TARGETS
 from tests.codegen.harness import Call, need, run
 from tests.math.reference import (
+    FOUND,
     KINDS,
     NAMES,
     SPECIAL,
@@ -72,11 +73,11 @@ def same(left: Array, right: Array) -> bool:
 
 
 def check(results: Results, points: Mapping[str, Array], elem: ElemType, amount: int) -> None:
-    """Within the promised ulp, and the same for every number of lanes."""
+    """Within the ulp that were found, which the promise covers, and the same for every number of lanes."""
     for op, x in points.items():
         error = ulps(results[op, 1], exact(op, elem, amount))
         worst = int(np.argmax(error))
-        assert error[worst] <= ULP, (
+        assert error[worst] <= min(ULP, FOUND), (
             f"{op}({x[worst]!r}) = {results[op, 1][worst]!r} is {error[worst]:.2f} ulp off"
         )
     for (op, lanes), found in results.items():
