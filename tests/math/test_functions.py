@@ -73,7 +73,7 @@ def same(left: Array, right: Array) -> bool:
 
 
 def check(results: Results, points: Mapping[str, Array], elem: ElemType, amount: int) -> None:
-    """Within the ulp that were found, which the promise covers, and the same for every number of lanes."""
+    """Within the errors that were found before, and the same for every number of lanes."""
     for op, x in points.items():
         error = ulps(results[op, 1], exact(op, elem, amount))
         worst = int(np.argmax(error))
