@@ -25,6 +25,7 @@ from tdsl.runtime.emulate import EmulatedKernel, build_program
 from tdsl.runtime.guard import guarded, guarded_copy
 from tdsl.syntax.parser import parse
 from tdsl.targets import native, runnable
+from tdsl.targets import target as find_target
 from tdsl.targets.target import TARGETS, Target
 
 Array = np.ndarray[Any, Any]
@@ -84,7 +85,7 @@ def case(
 @functools.cache
 def built(target: str) -> Mapping[str, list[Any]]:
     """For each case its functions, one a schedule; an exception where the case was refused."""
-    machine = TARGETS[target]
+    machine = find_target(target)
     compiled: dict[str, Any] = {}
     for one in CASES:
         if target == "neon" and not one.neon:

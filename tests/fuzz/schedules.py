@@ -138,6 +138,10 @@ class Grower:
         end = time.monotonic() + seconds
         for _ in range(count):
             line, change = self.propose()
+            # Copies under a parallel loop are refused late today, by the validation.
+            words = " ".join([*self.lines, line])
+            if "stage" in words and "parallel" in words:
+                continue
             if line and time.monotonic() < end and accepts([*self.lines, line]):
                 self.lines.append(line)
                 change()

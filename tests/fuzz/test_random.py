@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tdsl.diagnostics import Error
 from tdsl.targets import native
+from tdsl.targets import target as find_target
 from tdsl.targets.target import TARGETS, Target
 from tests.cases.harness import functions
 from tests.fuzz.execute import Example, differences, example
@@ -54,4 +55,5 @@ def test_accepted_schedules_equal_the_interpreter(target: str, seed: int) -> Non
 
 @pytest.mark.neon
 def test_a_handful_on_neon() -> None:
-    _compare(_batch(77, TARGETS["neon"], 5), TARGETS["neon"], 1)
+    neon = find_target("neon")
+    _compare(_batch(77, neon, 5), neon, 1)
