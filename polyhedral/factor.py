@@ -132,7 +132,9 @@ def _reduced(stmt: Stmt, loop: Loop, around: Sequence[Loop]) -> tuple[str, ...]:
         raise EditError(f"{stmt.name} reduces over no index")
     with_terms = replace(stmt, reduction=reduced)
     if not is_reduction_loop(loop, with_terms):
-        raise EditError(f"{loop.name} is no loop of a reduction: {stmt.name} reduces over others")
+        raise EditError(
+            f"{loop.name} is no loop of a reduction: {stmt.name} reduces over {', '.join(reduced)}"
+        )
     free = [k for k, i in enumerate(stmt.indices) if i not in reduced]
     if any(loop.coords[stmt.name].involves_dims(IN, k, 1) for k in free):
         raise EditError(f"{loop.name} runs over left-hand indices too")
@@ -144,7 +146,8 @@ def _reduced(stmt: Stmt, loop: Loop, around: Sequence[Loop]) -> tuple[str, ...]:
             raise EditError(f"{other.name} runs over left-hand and reduced indices at once")
     if sum(is_reduction_loop(other, with_terms) for other in around) < 2:
         raise EditError(
-            f"{loop.name} is the only loop of the reduction {stmt.name}: split it first"
+            f"{loop.name} is the only loop of the reduction {stmt.name}: split it by the length of a "
+            "block first"
         )
     return reduced
 

@@ -62,6 +62,14 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Fix:
+    """Lines of their own, checked, that make it right when they stand before `at`."""
+
+    at: Span
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Diagnostic:
     """One message: what is wrong (`message`), where, why (`notes`), what to do (`help`)."""
 
@@ -71,6 +79,7 @@ class Diagnostic:
     notes: tuple[Note, ...] = ()
     help: str | None = None
     severity: str = "error"  # or "warning"
+    fix: Fix | None = field(default=None, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """The stable form of `--json`."""

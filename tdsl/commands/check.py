@@ -14,6 +14,7 @@ import json
 
 import click
 
+from tdsl import fixes
 from tdsl.checking import check_text
 from tdsl.commands import console
 from tdsl.commands.options import WrongUse, pairs, read, sizes_of
@@ -22,7 +23,11 @@ from tdsl.commands.options import WrongUse, pairs, read, sizes_of
 @click.command("check")
 @click.argument("file", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--fix", is_flag=True, help="Not yet there: suggestions are shown, not applied.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Write the directives into FILE that make refused ones legal, where such are known.",
+)
 @click.option(
     "--untrusted",
     is_flag=True,
@@ -41,17 +46,29 @@ def command(
     constants: tuple[str, ...],
 ) -> int:
     """Parse FILE, prove types and bounds, and check every schedule for every target it names."""
-    if fix:
-        raise WrongUse(
-            "--fix is not supported yet", "the help lines of the messages say what to do"
-        )
     values, bound = pairs(constants, "--const", "pad=1"), sizes_of(sizes)
     name, text = read(file)
     with console.progress(f"checking {name}"):
-        report = check_text(text, name, values, bound)
+        done = fixes.fixed(text, name, values, bound) if fix else None
+        report = check_text(text, name, values, bound) if done is None else done.report
+    if done is not None:
+        _write(file, text, done)
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=2))
     else:
         console.show(report.diagnostics)
         click.echo(report.summary())
     return 0 if report.ok else 1
+
+
+def _write(file: str, text: str, done: fixes.Fixed) -> None:
+    """The file with what was inserted; what was done goes to standard error."""
+    if done.text != text:
+        if file == "-":
+            raise WrongUse("--fix writes into a file, and this is standard input")
+        with open(file, "w", encoding="utf-8", newline="") as out:
+            out.write(done.text)
+    for line in done.inserted:
+        click.echo(f"inserted: {line}", err=True)
+    if not done.inserted:
+        click.echo("nothing was fixed: no directive is known that would help", err=True)

@@ -2,30 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from tdsl.diagnostics import Error, IllegalSchedule
+from tdsl.diagnostics import Error, Fix, IllegalSchedule
 from tdsl.polyhedral.program import Violation
-from tdsl.polyhedral.tree import loops_of
-from tdsl.schedule.directives import LoopRef, Parallel, Reorder, Skew, Tile, Unroll, Vectorize
+from tdsl.polyhedral.tree import Seq, loops_of, statements
+from tdsl.schedule.directives import (
+    Directive,
+    Distribute,
+    Factor,
+    Fuse,
+    LoopRef,
+    Parallel,
+    Reassociate,
+    Reorder,
+    Shift,
+    Skew,
+    Split,
+    Tile,
+    Unroll,
+    Vectorize,
+    Wavefront,
+)
+from tdsl.schedule.literal import number
 from tdsl.schedule.references import candidates, every
 from tdsl.schedule.resolve import Step
 from tdsl.schedule.state import State
 from tdsl.syntax.print_directive import print_directive
-from tdsl.syntax.tree import Name
+from tdsl.syntax.tree import Binary, Expr, Name
 
 TRIES = 24
+SHIFTS = (1, 2, -1, -2)
+BLOCK = 1024  # terms that are added at a time where threads share a sum
 
 Attempt = Callable[[State, Step], State]
 """Applies a step, or raises."""
 
+Works = Callable[..., bool]
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What is said, and the directives that do it where they go before the refused one."""
+
+    text: str
+    before: tuple[Directive, ...] = ()
+
 
 def helped(error: IllegalSchedule, state: State, step: Step, attempt: Attempt) -> IllegalSchedule:
-    """The refusal with a help line, where a cheap try finds one."""
+    """The refusal with a help line, where one of a few tries finds one."""
+    left = TRIES
 
     def works(trial: State, *steps: Step) -> bool:
+        nonlocal left
+        if left <= 0:
+            return False
+        left -= 1
         try:
             for each in steps:
                 trial = attempt(trial, each)
@@ -35,24 +69,39 @@ def helped(error: IllegalSchedule, state: State, step: Step, attempt: Attempt) -
 
     tries = (
         _reassociation(error.violations, state, step, works),
+        _shift(state, step, works),
         _skew(state, step, works),
+        _distribution(state, step, works),
         _other_order(state, step, works),
         _other_loop(state, step, works),
+        _factor(error.violations, state, step, works),
         _plain(state, step, works),
     )
-    help = next((found for each in tries for found in each), None)
-    if help is None:
+    found = next((found for each in tries for found in each), None)
+    if found is None:
         return error
     first, *rest = error.diagnostics
-    return IllegalSchedule(replace(first, help=help), *rest, violations=error.violations)
+    fix = None
+    if found.before and first.span is not None and not step.via:
+        fix = Fix(first.span, tuple(print_directive(d) for d in found.before))
+    first = replace(first, help=found.text, fix=fix)
+    return IllegalSchedule(first, *rest, violations=error.violations)
 
 
-Works = Callable[..., bool]
+def _before(ds: Iterable[Directive], why: str = "") -> Suggestion:
+    directives = tuple(ds)
+    listed = ", ".join(f"`{print_directive(d)}`" for d in directives)
+    return Suggestion(f"put {listed} before it{why}", directives)
+
+
+def _all(state: State, step: Step, works: Works, ds: Iterable[Directive]) -> bool:
+    """Whether the directives are legal one by one, and the refused one after them."""
+    return works(state, *(replace(step, directive=d) for d in ds), step)
 
 
 def _reassociation(
     violations: tuple[Violation, ...], state: State, step: Step, works: Works
-) -> Iterator[str]:
+) -> Iterator[Suggestion]:
     if state.strict_fp:
         return
     sums = {
@@ -62,33 +111,84 @@ def _reassociation(
         for s in (v.source, v.sink)
     } - state.reassociate
     if sums and works(replace(state, reassociate=state.reassociate | sums), step):
-        names = ", ".join(sorted(sums))
-        yield f"put `reassociate {names}` before it: the sum may then be added in another order"
+        why = ": the sum may then be added in another order"
+        yield _before([Reassociate(tuple(sorted(sums)))], why)
 
 
-def _skew(state: State, step: Step, works: Works) -> Iterator[str]:
-    """One skew of a named loop by another one outside it."""
+def _shift(state: State, step: Step, works: Works) -> Iterator[Suggestion]:
+    """Of two loops that are to be one: the statements of the later one run some iterations on."""
     d = step.directive
-    if not isinstance(d, Tile | Reorder):
+    if not isinstance(d, Fuse):
         return
-    found = [candidates(state, ref, step.on)[0] for ref in d.loops]
+    for ref in d.loops[1:]:
+        at = candidates(state, ref, step.on)[0]
+        for by in SHIFTS:
+            below = [LoopRef(s, at.name) for s in statements(at.loop)]
+            shifts = [Shift(r, number(by)) for r in below]
+            if _all(state, step, works, shifts):
+                yield _before(shifts)
+
+
+def _skew(state: State, step: Step, works: Works) -> Iterator[Suggestion]:
+    """Skews of named loops by those outside them: one of one, then all of all."""
+    d = step.directive
+    if isinstance(d, Wavefront):
+        refs: tuple[LoopRef, ...] = (d.first, d.second)
+    elif isinstance(d, Tile | Reorder):
+        refs = d.loops
+    else:
+        return
+    found = [candidates(state, ref, step.on)[0] for ref in refs]
     path = [loop.name for loop in loops_of(state.tree, found[0].statement)]
-    by_depth = sorted(zip(d.loops, found, strict=True), key=lambda pair: path.index(pair[1].name))
+    by_depth = sorted(zip(refs, found, strict=True), key=lambda pair: path.index(pair[1].name))
+    names = [at.name for _, at in by_depth]
     for inner in range(1, len(by_depth)):
         for outer in range(inner):
-            skew = Skew(by_depth[inner][0], Name(by_depth[outer][1].name))
-            if works(state, replace(step, directive=skew), step):
-                yield f"put `{print_directive(skew)}` before it"
+            for factor in (1, 2):
+                by = Name(names[outer])
+                skew = Skew(
+                    by_depth[inner][0], by if factor == 1 else Binary("*", number(factor), by)
+                )
+                if _all(state, step, works, [skew]):
+                    yield _before([skew])
+    for width in (1, len(names)):
+        # By the outermost one alone, then by all outside: what skews came before counts already.
+        many = [
+            Skew(by_depth[k][0], _sum(names[: min(k, width)]))
+            for k in range(1, len(names))
+        ]
+        if len(many) > 1 and _all(state, step, works, many):
+            yield _before(many)
 
 
-def _other_order(state: State, step: Step, works: Works) -> Iterator[str]:
+def _sum(names: list[str]) -> Expr:
+    total: Expr = Name(names[0])
+    for name in names[1:]:
+        total = Binary("+", total, Name(name))
+    return total
+
+
+def _distribution(state: State, step: Step, works: Works) -> Iterator[Suggestion]:
+    """Lanes or threads for each statement of a sequence on its own."""
+    d = step.directive
+    if not isinstance(d, Parallel | Vectorize):
+        return
+    for ref in d.loops:
+        at = candidates(state, ref, step.on)[0]
+        if isinstance(at.loop.body, Seq):
+            apart = Distribute(LoopRef(None, at.name) if ref.statement is None else ref)
+            if _all(state, step, works, [apart]):
+                yield _before([apart])
+
+
+def _other_order(state: State, step: Step, works: Works) -> Iterator[Suggestion]:
     d = step.directive
     if not isinstance(d, Reorder) or len(d.loops) < 3:
         return  # of two loops the other order is the one that is there
     for order in islice(permutations(d.loops), 1, TRIES):
         other = replace(d, loops=order)
         if not _is_present(state, other, step.on) and works(state, replace(step, directive=other)):
-            yield f"`{print_directive(other)}` would be legal"
+            yield Suggestion(f"`{print_directive(other)}` would be legal")
 
 
 def _is_present(state: State, d: Reorder, on: tuple[str, ...]) -> bool:
@@ -98,7 +198,7 @@ def _is_present(state: State, d: Reorder, on: tuple[str, ...]) -> bool:
     return places == sorted(places)
 
 
-def _other_loop(state: State, step: Step, works: Works) -> Iterator[str]:
+def _other_loop(state: State, step: Step, works: Works) -> Iterator[Suggestion]:
     d = step.directive
     if not isinstance(d, Parallel | Vectorize):
         return
@@ -108,12 +208,39 @@ def _other_loop(state: State, step: Step, works: Works) -> Iterator[str]:
     for loop in around if isinstance(d, Parallel) else reversed(around):
         other = replace(d, loops=(LoopRef(at.statement, loop.name),))
         if loop is not at.loop and works(state, Step(other)):
-            yield f"`{print_directive(other)}` would be legal"
+            yield Suggestion(f"`{print_directive(other)}` would be legal")
 
 
-def _plain(state: State, step: Step, works: Works) -> Iterator[str]:
+def _factor(
+    violations: tuple[Violation, ...], state: State, step: Step, works: Works
+) -> Iterator[Suggestion]:
+    """Threads over a reduction: each sums a block."""
+    d = step.directive
+    if not isinstance(d, Parallel) or state.strict_fp or len(d.loops) != 1:
+        return
+    if not any(v.dependence is not None and v.dependence.relaxable for v in violations):
+        return
+    at = every(state, d.loops, step.on)[0]
+    name, blocks = f"{at.statement}_part", f"{at.name}o"
+    within = LoopRef(at.statement, at.name)
+    apart = Split((within,), number(BLOCK), blocks, f"{at.name}i")
+    for steps in (
+        (Factor(within, name), Parallel((LoopRef(name, at.name),))),
+        (
+            apart,
+            Factor(LoopRef(at.statement, blocks), name),
+            Parallel((LoopRef(name, blocks),)),
+        ),
+    ):
+        if works(state, *(Step(each) for each in steps)):
+            listed = ", ".join(f"`{print_directive(each)}`" for each in steps)
+            yield Suggestion(f"write {listed}: each thread sums a part of its own")
+
+
+def _plain(state: State, step: Step, works: Works) -> Iterator[Suggestion]:
     d = step.directive
     if isinstance(d, Unroll) and not d.plain:
         other = replace(d, plain=True)
         if works(state, replace(step, directive=other)):
-            yield f"`{print_directive(other)}` keeps the order: copies one after the other"
+            text = f"`{print_directive(other)}` keeps the order: copies one after the other"
+            yield Suggestion(text)

@@ -166,12 +166,6 @@ def test_a_stranger_s_file_is_only_read(tdsl: Tdsl, own_cache: Path) -> None:
     assert sorted(own_cache.rglob("*")) == before
 
 
-def test_fix_is_refused_in_one_sentence(tdsl: Tdsl) -> None:
-    result = tdsl("check", "matmul.tdsl", "--fix")
-    assert result.status == 2
-    assert result.err.startswith("error: --fix is not supported yet\n")
-
-
 def test_an_empty_file_has_no_kernels_and_nothing_wrong(tdsl: Tdsl, folder: Path) -> None:
     (folder / "empty.tdsl").write_text("")
     result = tdsl("check", "empty.tdsl")

@@ -41,6 +41,7 @@ ABOVE_DRIVER = [
     "tdsl.cli",
     "tdsl.commands",
     "tdsl.driver",
+    "tdsl.fixes",
     "tdsl.ordering",
 ]
 
