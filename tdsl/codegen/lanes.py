@@ -28,18 +28,40 @@ def per_lane(
     for letter in letters:
         body.append(f"{elem} {letter}s[{physical}];")
         body.append(f"memcpy({letter}s, &{letter}, sizeof {letter}s);")
+    text = value([C(f"{letter}s[l]") for letter in letters]).text
+    loop = f"for (int l = 0; l < {source.lanes}; l++)"
+    if result.is_mask:
+        body += _mask_of_lanes(unit, result, loop, text)
+        unit.function(ctype, name, [f"{register} {letter}" for letter in letters], body)
+        return call(name, *args)
     out = "as"
     if not same:
         out = "rs"
         count = unit.physical(result.elem, result.lanes)
         body += [f"{ctype} r;", f"{SCALARS[kept(result.elem)]} rs[{count}] = {{0}};"]
-    text = value([C(f"{letter}s[l]") for letter in letters]).text
-    body.append(f"for (int l = 0; l < {source.lanes}; l++)")
+    body.append(loop)
     body += wrap(f"    {out}[l] = {text};")
     final = "a" if same else "r"
     body += [f"memcpy(&{final}, {out}, sizeof {final});", f"return {final};"]
     unit.function(ctype, name, [f"{register} {letter}" for letter in letters], body)
     return call(name, *args)
+
+
+def _mask_of_lanes(unit: Unit, mask: VType, loop: str, test: str) -> list[str]:
+    """Statements that make a mask `r` of a test of lane l, and return it."""
+    ctype = unit.ctype(mask)
+    if unit.target.has_mask_registers:
+        return [
+            f"{ctype} r = 0;", loop, *wrap(f"    r |= ({ctype})(({ctype})({test}) << l);"),
+            "return r;",
+        ]  # fmt: skip
+    elem = unit.mask_elem(mask)
+    count = unit.physical(elem, mask.lanes)
+    return [
+        f"{ctype} r;", f"{SCALARS[elem.name]} rs[{count}] = {{0}};", loop,
+        *wrap(f"    rs[l] = ({SCALARS[elem.name]})-({test});"),
+        "memcpy(&r, rs, sizeof r);", "return r;",
+    ]  # fmt: skip
 
 
 def mask_test(unit: Unit, mask: VType) -> tuple[list[str], str]:

@@ -15,8 +15,10 @@ def reduce_lanes(unit: Unit, op: str, arg: C, type: VType) -> C:
     elem, physical = kept(type.elem), unit.physical(type.elem, type.lanes)
     scalar, ctype = SCALARS[type.elem.name], unit.ctype(type)
     half = VType(type.elem, type.lanes // 2)
-    low = unit.apply("low", elem, physical, C("v")) if physical == type.lanes else None
-    high = unit.apply("high", elem, physical, C("v")) if physical == type.lanes else None
+    # f16 and bf16 are kept as integers, which instructions would join.
+    halves = physical == type.lanes and not (type.elem.is_float and type.elem.bits == 16)
+    low = unit.apply("low", elem, physical, C("v")) if halves else None
+    high = unit.apply("high", elem, physical, C("v")) if halves else None
     if low is not None and high is not None:
         joined = plain_op(unit, op, [low, high], half, half)
         body = [f"return {reduce_lanes(unit, op, joined, half).text};"]

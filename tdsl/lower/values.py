@@ -107,7 +107,7 @@ class Values:
             op += "_strict"
         if self.numerics.strict and is_elementary(op, type):
             op += "_strict"
-        if self.numerics.fma and type.is_float and op in ("add", "sub"):
+        if self.numerics.fma and type.is_float and type.bits > 16 and op in ("add", "sub"):
             fused = _fuse(op, args[0], args[1])
             if fused is not None:
                 return fused

@@ -44,10 +44,6 @@ LATER: dict[str, Later] = {
         "a grouped dimension such as `(G, C)` is not compiled yet",
         "declare the two dimensions apart: a contiguous array may be reshaped freely",
     ),
-    "half": Later(
-        "the 16-bit floating-point types f16 and bf16 are not compiled yet",
-        "use f32, converting on the NumPy side with `x.astype(numpy.float32)`",
-    ),
 }
 
 

@@ -57,8 +57,6 @@ class Scope:
                 f"`{name}` is no element type",
                 help=suggest(name, known) or f"one of {', '.join(TYPES)}",
             )
-        if found.is_float and found.bits == 16:
-            raise refuse("half", span)
         return found
 
     def is_type(self, name: str) -> bool:
