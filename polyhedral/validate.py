@@ -155,7 +155,7 @@ class _Pair:
             if isinstance(a, Around) and isinstance(b, Around):
                 pairs = self._loop(pairs, a)
             elif a != b:
-                if isinstance(a, int) and isinstance(b, int) and a > b:
+                if self.ordered and isinstance(a, int) and isinstance(b, int) and a > b:
                     self._refuse(pairs, "runs after")
                 return
         if not pairs.is_empty():

@@ -116,6 +116,17 @@ FOUND: dict[str, tuple[str, dict[str, int], list[str]]] = {
         {},
         ["M 7 N 9", "M 21 N 8"],
     ),
+    # The terms stand at two places, and a reduction of integers may take them in any order.
+    "terms_of_two_places_reversed": (
+        """kernel NAME(M, N) {
+            in x: i32[M]
+            out y: i32[N]
+            S: y[j] = sum[i in 0..M where i != j](x[i])
+        }
+        schedule NAME for any { split i by 3 -> o, l  reverse o }""",
+        {},
+        ["M 7 N 9", "M 4 N 2", "M 0 N 1"],
+    ),
     "partial_sums_of_narrow_vectors": (
         """kernel NAME(N) {
             in x: i32[N]
