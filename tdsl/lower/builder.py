@@ -12,14 +12,22 @@ from tdsl.ir.kernel import Const, Expr
 class Names:
     """Names that are unique on the path from the function to here."""
 
-    def __init__(self, taken: Iterable[str], reserved: set[str] | None = None) -> None:
+    def __init__(
+        self,
+        taken: Iterable[str],
+        reserved: set[str] | None = None,
+        around: Names | None = None,
+    ) -> None:
         self._taken = set(taken)
         self._reserved = set() if reserved is None else reserved
+        self._around = around
+        self._below: set[str] = set()  # names of nested blocks, the finished ones too
 
-    def fresh(self, base: str) -> str:
-        """`base_0`, `base_1`, ...: the first that is free."""
+    def fresh(self, base: str, blocks: Iterable[Names] = ()) -> str:
+        """`base_0`, `base_1`, ...: the first that is free, and unknown below some blocks."""
+        taken = self._taken.union(self._reserved, *(names._below for names in blocks))
         number = 0
-        while f"{base}_{number}" in self._taken | self._reserved:
+        while f"{base}_{number}" in taken:
             number += 1
         return self.claim(f"{base}_{number}")
 
@@ -28,6 +36,10 @@ class Names:
         while name in self._taken | self._reserved:
             name += "_"
         self._taken.add(name)
+        around = self._around
+        while around is not None:
+            around._below.add(name)
+            around = around._around
         return name
 
     def reserve(self, base: str) -> str:
@@ -44,7 +56,7 @@ class Names:
 
     def inside(self) -> Names:
         """For a nested block: what it takes is free again behind it."""
-        return Names(self._taken, self._reserved)
+        return Names(self._taken, self._reserved, self)
 
 
 class Code:
@@ -116,7 +128,9 @@ class Code:
         chain: list[Code] = [self]
         while chain[-1].parent is not None and chain[-1].var not in fixed:
             chain.append(chain[-1].parent)
-        ref = v.Ref(self.names.fresh("lanes"), mask.type)
+        # It gets in front of all that these blocks have already.
+        name = self.names.fresh("lanes", (code.names for code in chain[:-1]))
+        ref = v.Ref(name, mask.type)
         chain[-1].items.append(v.Let(ref.name, mask))
         for code in chain:
             code._loaded[mask] = ref

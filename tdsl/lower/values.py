@@ -296,23 +296,43 @@ class Values:
     def _load(
         self, array: str, subscript: tuple[k.Expr, ...], elem: ElemType, mask: v.Value | None
     ) -> v.Value:
-        return self._load_at(array, tuple(self.here(i) for i in subscript), elem, mask)
+        here = tuple(self.here(i) for i in subscript)
+        # x[j // 2]: the same in all lanes of a chunk, but not in those of other chunks.
+        moves = any(v.LANE in variables(substitute(i, self.index)) for i in subscript)
+        return self._load_at(array, here, elem, mask, moves=moves)
 
     def _load_at(
-        self, array: str, here: tuple[k.Expr, ...], elem: ElemType, mask: v.Value | None
+        self,
+        array: str,
+        here: tuple[k.Expr, ...],
+        elem: ElemType,
+        mask: v.Value | None,
+        *,
+        moves: bool = False,
     ) -> v.Value:
         offset = self.places[array].offset(here)
-        loaded = self.load(array, offset, stored_type(elem), mask)
+        loaded = self.load(array, offset, stored_type(elem), mask, moves=moves)
         return self.cast("convert", loaded, BOOL) if elem == BOOL else loaded
 
-    def load(self, array: str, offset: k.Expr, elem: ElemType, mask: v.Value | None) -> v.Value:
-        """The elements at an offset over loop variables and the lane."""
+    def load(
+        self,
+        array: str,
+        offset: k.Expr,
+        elem: ElemType,
+        mask: v.Value | None,
+        *,
+        moves: bool = False,
+    ) -> v.Value:
+        """The elements at an offset over loop variables and the lane. moves: it differs between
+        the chunks of a block, some of which may have no lane that runs."""
         kept = self.read(array, offset, mask)
         if kept is not None:
             return kept
         parts = None if has_data(offset) else linear_in(offset, v.LANE)
         if parts is not None and (parts[1] == const(0) or self.lanes == 1):
             # One element for all lanes.
+            if moves:
+                mask = self.both(self.tail, mask)
             single = uniform(mask)
             if mask is not None and single is None:
                 single = v.Reduce("any", mask, v.VType(BOOL))
