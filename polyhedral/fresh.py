@@ -66,8 +66,8 @@ def choices(program: Program, tree: Node, array: str) -> Iterator[Choice]:
         yield Choice(_with(program, one), _named(program, home, array))
     yield Choice(_with(program, one))
     if on_stack:
-        threads = _parallel_home(program, tree, array)
-        yield from (Choice(_with(program, one), _named(program, [x], array)) for x in threads)
+        threads = thread_homes(program, tree, array)
+        yield from (Choice(_with(program, one), (home,)) for home in threads)
     names = around(program, array)
     for name in reversed(names):
         yield Choice(_grown(program, array, (name,)))
@@ -97,10 +97,11 @@ def _named(program: Program, found: Sequence[Loop], array: str) -> tuple[tuple[s
     return tuple((statement.init_of or statement.name, loop.name) for loop in found)
 
 
-def _parallel_home(program: Program, tree: Node, array: str) -> list[Loop]:
-    """The parallel loop that holds all uses."""
+def thread_homes(program: Program, tree: Node, array: str) -> tuple[tuple[str, str], ...]:
+    """The parallel loops that hold all uses: an array on the stack is new in each iteration."""
     users = {s.init_of or s.name for s in _users(program, array)}
-    return [x for x in loops(tree) if x.mark == "parallel" and users <= set(statements(x.body))]
+    found = [x for x in loops(tree) if x.mark == "parallel" and users <= set(statements(x.body))]
+    return tuple(home for x in found for home in _named(program, [x], array))
 
 
 def _home(program: Program, tree: Node, array: str) -> list[Loop]:

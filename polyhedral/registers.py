@@ -170,7 +170,8 @@ def why_not(program: Program, array: str, part: Code, outer: tuple[Loop, ...]) -
         stmt = program.statements[reader.statement]
         for access in stmt.reads:
             # A statement may read the element that it writes: it has the same register.
-            if access.array == array and access.subscript != stmt.write.subscript:
+            own = stmt.write.array == array and access.subscript == stmt.write.subscript
+            if access.array == array and not own:
                 for writer in writers:
                     if not _apart(program, reader, access, writer, outer):
                         return (

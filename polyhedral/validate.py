@@ -239,8 +239,11 @@ def _scopes(program: Program, places: Places) -> None:
             if not _one_copy_each(writer, stmt, depth):
                 raise Miscompiled(f"copies of {stmt.name} share an element in registers")
         for reader in inside:
-            for access in program.statements[reader.statement].reads:
-                if access.array == scope.array:
+            stmt = program.statements[reader.statement]
+            for access in stmt.reads:
+                # The element that the same instance writes has the same register.
+                same = stmt.write.array == scope.array and access.map.is_subset(stmt.write.map)
+                if access.array == scope.array and not same:
                     _apart(program, depth, reader, access, writers)
 
 

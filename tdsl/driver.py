@@ -137,7 +137,9 @@ def _validate(c: Compilation) -> Compilation:
         known = c.scheduled.dependences
     else:
         known = dependences.compute(program, lowered.tree)
-        for array, homes in c.scheduled.private.items():
+        copies = program.arrays.keys() - c.scheduled.program.arrays.keys()
+        threads = {a: fresh.thread_homes(program, lowered.tree, a) for a in sorted(copies)}
+        for array, homes in {**c.scheduled.private, **threads}.items():
             known = fresh.only_private(known, lowered.tree, array, homes)
     order = validate.Order(known, c.scheduled.reassociate, c.options.strict_fp)
     validate.validate(program, lowered.loops, order)
