@@ -350,6 +350,19 @@ def _terms(program: Program) -> Iterator[tuple[str, Stmt, Stmt]]:
             yield word, program.statements[source.name], program.statements[start]
 
 
+def _that_count(program: Program, init: Stmt, without: isl.Set) -> isl.Set:
+    """Those of the points that write an element of an argument, or one that is read."""
+    array = init.write.array
+    if without.is_empty() or program.arrays[array].role != "temp":
+        return without
+    read = isl.Set.empty(program.extents[array].get_space())
+    for stmt in program.statements.values():
+        for access in stmt.reads:
+            if access.array == array:
+                read = read.union(access.map.range())
+    return without.intersect(init.write.map.intersect_range(read).domain()).coalesce()
+
+
 def _empty(program: Program) -> Iterator[Diagnostic]:
     """A `max` or `min` that may have no term."""
     for word, stmt, init in _terms(program):
@@ -358,7 +371,7 @@ def _empty(program: Program) -> Iterator[Diagnostic]:
             terms = terms.equate(
                 isl.dim_type.in_, stmt.indices.index(index), isl.dim_type.out, position
             )
-        without = init.domain.subtract(terms.range())
+        without = _that_count(program, init, init.domain.subtract(terms.range()))
         point = smallest(without, program.context)
         if point is not None:
             name = init.init_of or stmt.name
