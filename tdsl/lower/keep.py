@@ -40,13 +40,14 @@ def register_for(
     around = tuple(c for guard in context.guards for c in conjuncts(guard))
     guards = tuple(c for c in around if variables(c) <= scope.outside)
     register = scope.registers.get((base, values.lanes))
+    elem = stored_type(context.places[array].array.type)
+    tail = None if values.tail is None else values.with_bits(values.tail, elem.bits)
     if register is None:
-        elem = stored_type(context.places[array].array.type)
         type = v.VType(elem, values.lanes)
         name = top.names.reserve(array)
-        register = Register(name, type, base, stride, values.tail, loaded=True)
+        register = Register(name, type, base, stride, tail, loaded=True)
         scope.registers[base, values.lanes] = register
-    if register.mask != values.tail or register.stride != stride:
+    if register.mask != tail or register.stride != stride:
         raise CannotKeep(array, "its elements are used under several masks")
     register.used = either(register.used, guards)
     register.masked |= mask is not None

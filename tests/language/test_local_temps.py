@@ -167,3 +167,55 @@ def test_a_loop_through_a_shared_temp_stays_ordered() -> None:
 def test_the_declaration_names_its_loop() -> None:
     kernel = elaborate(parse(DOITGEN, "t.tdsl"), "doitgen")
     assert kernel.array("s").local == "q"
+
+
+TRIANGLE = """
+kernel triangle(N, M) {
+    in    x: f32[N, M]
+    inout z: f32[N, N]
+    out   y: f32[N, M]
+    y[i, j] = 0.0
+    for i in 0..N {
+        temp row: f32[M]
+        row[m] = x[i, m] * 2.0
+        for j in N - 1 downto i step 2 {
+            temp t: f32[3]
+            temp s: f32
+            s = sum[m](row[m] * x[j, m])
+            t[c] = s + f32(c)
+            z[i, j] += t[2] - t[1]
+            z[i, j] += t[0]
+        }
+        y[i, m] += row[m]
+    }
+}
+schedule triangle for any { DIRECTIVES }
+"""
+
+
+@everywhere
+@pytest.mark.parametrize(
+    "directives",
+    [
+        "parallel s.i  vectorize row.m",
+        "unroll s.i by 3",
+        "distribute s.i",
+        "skew s.j by i",
+        "distribute s.j  vectorize t.j",
+        "vectorize s.j",
+    ],
+)
+def test_nests_in_nests(on: str, directives: str) -> None:
+    text = TRIANGLE.replace("DIRECTIVES", directives)
+    fast = compiled(text, "triangle", on)
+    for n, m in ((0, 0), (1, 1), (3, 2), (7, 5), (12, 17)):
+        rng = np.random.default_rng(n)
+        x = rng.integers(-5, 5, (n, m)).astype(np.float32)
+        z = rng.integers(-5, 5, (n, n)).astype(np.float32)
+        want = z.copy()
+        for i in range(n):
+            for j in range(n - 1, i - 1, -2):
+                want[i, j] += 1 + 2 * (x[i] * x[j]).sum()
+        got = z.copy()
+        assert (fast(x=x, z=got) == 2 * x).all() and (got == want).all()
+        assert (interpreted(text, "triangle", {"x": x, "z": z})["z"] == want).all()
