@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tdsl.diagnostics import IllegalSchedule
 from tdsl.ir import loops as ir
 from tdsl.ir import vector as v
-from tdsl.ir.index import const, linear_in, simplify, substitute
+from tdsl.ir.index import const, linear_in, simplify, substitute, variables
 from tdsl.ir.kernel import Expr
 from tdsl.ir.types import BOOL, I64, U8, ElemType
 from tdsl.lower.builder import Code, operands
@@ -197,7 +197,19 @@ class _Write:
             register = register_for(context, array, offset, scalar, writer=writer, mask=chosen)
             single._assign(register, total, None)
         else:
-            single._store(single._joined(total, offset, None), offset, None)
+            some = self._some_lane(chosen)
+            single._store(single._joined(total, offset, some), offset, some)
+
+    def _some_lane(self, chosen: v.Value | None) -> v.Value | None:
+        """Whether any lane runs; None where one does, or the element exists in any case."""
+        index = self.values.index
+        subscript = [substitute(i, index) for i in self.stmt.write.subscript]
+        moves = any(v.LANE in variables(i) for i in subscript)  # between chunks of a block
+        mask = self.values.both(self.values.tail, chosen) if moves else chosen
+        if mask is None:
+            return None
+        single = uniform(mask)
+        return v.Reduce("any", mask, v.VType(BOOL)) if single is None else single
 
     def _left_out(self, mask: v.Value, value: v.Value, identity: v.Value) -> v.Value:
         """The value in lanes that run, what changes nothing in the others."""

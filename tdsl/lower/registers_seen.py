@@ -14,7 +14,7 @@ from tdsl.ir import vector as v
 from tdsl.ir.index import substitute
 from tdsl.ir.kernel import Expr
 from tdsl.ir.types import BOOL
-from tdsl.ir.walk_vector import values_in
+from tdsl.ir.walk_vector import operands, values_in
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,15 @@ def joined_lanes(
 ) -> v.Reduce | None:
     """The reduction that joins the lanes of a write with its element; `stored`: the names of
     what other writes wrote."""
-    own = {name: of for name, of in lets.items() if name not in stored}
-    found = resolved(_meant(value, lets), own)
-    return next((p for p in found if isinstance(p, v.Reduce)), None)
+    match _meant(value, lets):
+        case v.Reduce() as reduce:
+            return reduce
+        case v.Load() | v.Gather():
+            return None  # a mask may ask whether any lane runs
+        case meant:
+            inner = (p for p in operands(meant) if not (isinstance(p, v.Ref) and p.name in stored))
+            found = (joined_lanes(p, lets, stored) for p in inner)
+            return next((reduce for reduce in found if reduce is not None), None)
 
 
 def running(value: v.Value, old: v.Value | None, lets: Mapping[str, v.Value]) -> v.Value | None:
