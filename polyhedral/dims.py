@@ -18,6 +18,7 @@ from tdsl.ir.index import (
     compare,
     conjunction,
     const,
+    maximum,
     minimum,
     scale,
     simplify,
@@ -155,7 +156,8 @@ def _range(
     values = key.intersect_domain(domain).reverse().apply_range(coordinate.as_map()).coalesce()
     info = dim.inner_of
     block = [k for k, p in enumerate(outer) if info is not None and p.name == info.outer]
-    if info is not None and block and not info.tail.balanced:
+    regular = info is not None and not info.tail.balanced and info.tail.mode != "shift"
+    if info is not None and block and regular:
         anchor = _anchor(outer[block[0]].coords[statement], coordinate, info.factor)
         if anchor is not None:
             space = isl.LocalSpace.from_space(values.domain().get_space())
@@ -176,6 +178,8 @@ def _range(
     text = None
     if info is not None and block and info.tail.balanced:
         text = _balanced(values, block[0], info.factor, sizes)
+    if info is not None and block and info.tail.mode == "shift":
+        text = _shifted(values, block[0], info.factor, sizes)
     return _Range(first, extent, values, text)
 
 
@@ -208,6 +212,30 @@ def _balanced(
     is_last = compare("ge", number, text(blocks.dim_max(0)))
     count = simplify(Select(is_last, add(sub(text(last), end), const(1)), rest, INDEX))
     return minimum(regular, end), count
+
+
+def _shifted(
+    values: isl.Map, block: int, factor: int, sizes: Sequence[Expr]
+) -> tuple[Expr, Expr] | None:
+    """Start and count of a block, where the last one starts early; None where that is not so."""
+    space, known = values.domain().get_space(), values.params()
+    taken = values.range()
+    first, last = taken.dim_min(0), taken.dim_max(0)
+    low, high = first.insert_domain(space), last.insert_domain(space)
+    number = isl.PwAff.from_aff(isl.Aff.var_on_domain(isl.LocalSpace.from_space(space), SET, block))
+    final = high.add_constant_val(isl.Val(1 - factor))
+    start = low.add(number.scale_val(isl.Val(factor))).min(final).max(low)
+    end = start.add_constant_val(isl.Val(factor - 1)).min(high)
+    said = isl.Map.universe(values.get_space())
+    said = said.lower_bound_multi_pw_aff(isl.MultiPwAff.from_pw_aff(start))
+    said = said.upper_bound_multi_pw_aff(isl.MultiPwAff.from_pw_aff(end))
+    if not said.intersect_domain(values.domain()).is_equal(values):
+        return None
+    lo = from_pw_aff(first.gist_params(known), (), sizes)
+    hi = from_pw_aff(last.gist_params(known), (), sizes)
+    regular = add(lo, scale(factor, Var(f"c{block}")))
+    count = minimum(const(factor), add(sub(hi, lo), const(1)))
+    return maximum(lo, minimum(regular, sub(hi, const(factor - 1)))), count
 
 
 def _is_balanced(values: isl.Map, block: int, factor: int, ends: tuple[isl.PwAff, ...]) -> bool:

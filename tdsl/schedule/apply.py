@@ -145,7 +145,9 @@ def _directive(state: State, d: Directive, on: tuple[str, ...]) -> State:
 def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
     match d:
         case Split():
-            return structure.split(state, d, on)
+            # A tail may run instances twice; all else that a split does is legal.
+            split = structure.split(state, d, on)
+            return _ordered(split, d) if "shift" in d.tail else split
         case Tile():
             return _ordered(structure.tile(state, d, on), d)
         case Reorder():

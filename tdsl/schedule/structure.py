@@ -8,7 +8,8 @@ from dataclasses import replace
 from tdsl.diagnostics import Span
 from tdsl.polyhedral import edit
 from tdsl.polyhedral.extent import extent, rectangular
-from tdsl.polyhedral.tree import Tail, loops_of, statements
+from tdsl.polyhedral.tails import shifted
+from tdsl.polyhedral.tree import SplitInfo, Tail, loops_of, statements
 from tdsl.schedule.directives import (
     Collapse,
     Distribute,
@@ -30,7 +31,7 @@ from tdsl.schedule.state import LoopAt, State
 from tdsl.syntax.print_directive import print_directive
 from tdsl.syntax.tree import Binary, Expr, Name, Number, Unary
 
-MODES = ("guard", "mask", "peel", "cases", "narrow")
+MODES = ("guard", "mask", "peel", "cases", "narrow", "shift")
 FACTOR = 1 << 40  # sizes end there
 
 
@@ -95,11 +96,31 @@ def _split(
     serial(at, span, "split")
     movable(state, at, span, "split")
     fresh(state, [outer, inner], at.loop, [at.name], span)
-    tree = edit.split(state.program, state.tree, at.statement, at.name, factor, outer, inner, tail)
+    if tail.mode == "shift":
+        state = _shifted(state, at, SplitInfo(outer, inner, factor, tail), span)
+        tree = state.tree
+    else:
+        tree = edit.split(
+            state.program, state.tree, at.statement, at.name, factor, outer, inner, tail
+        )
     tree = edit.update(
         tree, at.statement, outer, lambda loop: replace(loop, notes=(*loop.notes, note))
     )
     return replace(state, tree=tree)
+
+
+def _shifted(state: State, at: LoopAt, info: SplitInfo, span: Span | None) -> State:
+    """A split whose last block is full: some instances run twice."""
+    local = [a.name for a in state.program.arrays.values() if a.local is not None]
+    if local:
+        raise refusal(
+            span,
+            f"tail shift of {at}: `for` bodies of this kernel declare temps ({listing(local)})",
+        )
+    program, tree, known = shifted(
+        state.program, state.tree, state.dependences, (at.statement, at.name), info
+    )
+    return replace(state, program=program, tree=tree, dependences=known)
 
 
 def tile(state: State, d: Tile, on: Sequence[str]) -> State:
