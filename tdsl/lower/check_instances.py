@@ -31,7 +31,7 @@ from tdsl.polyhedral.rebuild import Miscompiled
 from tdsl.polyhedral.text import instance_text, sizes_text
 from tdsl.polyhedral.validate import Order
 
-MOST_INSTANCES = 12_000  # of all sizes together
+MOST_INSTANCES = 6_000  # of all sizes together
 FIRST_CHOICES = 5
 MOST_CHOICES = 32
 

@@ -11,7 +11,7 @@ from tdsl.lower.tables import MOST_ROWS, evaluate, start
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.witness import least_sizes
 
-MOST_CHOICES = 128
+MOST_CHOICES = 64
 SMALL = (1, 2, 3, 0)
 
 
