@@ -61,7 +61,7 @@ class ArgumentPlan:
         """
         for name, argument in self._arguments.items():
             if name in arrays:
-                _check_array(argument, arrays[name])
+                self._check_array(argument, arrays[name])
             elif argument.required:
                 raise TypeError(f"{self.kernel.name}: the argument '{name}' is missing")
         for name in arrays:
@@ -94,7 +94,7 @@ class ArgumentPlan:
     ) -> dict[str, int]:
         """The sizes that some of the arguments determine, and those given; others are left out."""
         for name, array in arrays.items():
-            _check_array(self._arguments[name], array)
+            self._check_array(self._arguments[name], array)
         sizes = self._given(given or {})
         self._solve(arrays, sizes)
         return sizes
@@ -118,7 +118,7 @@ class ArgumentPlan:
             if bad.any():
                 place = [int(i) for i in np.argwhere(bad)[0]]
                 raise ValueError(
-                    f"argument '{name}': expected values in {low}..{high}, "
+                    f"{self.kernel.name}: argument '{name}': expected values in {low}..{high}, "
                     f"got {values[tuple(place)]} at {place}"
                 )
 
@@ -126,16 +126,19 @@ class ArgumentPlan:
         sizes: dict[str, int] = {}
         for name, value in given.items():
             if isinstance(value, bool) or not isinstance(value, int | np.integer):
-                raise TypeError(f"size '{name}': expected an integer, got {value!r}")
+                raise TypeError(
+                    f"{self.kernel.name}: size '{name}': expected an integer, got {value!r}"
+                )
             if name in self._bound:
                 if value != self._bound[name]:
                     raise ValueError(
-                        f"size '{name}': it is bound to {self._bound[name]}, got {value}"
+                        f"{self.kernel.name}: size '{name}': it is bound to "
+                        f"{self._bound[name]}, got {value}"
                     )
             elif name not in self.kernel.sizes:
                 raise TypeError(f"{self.kernel.name} has no size '{name}'")
             else:
-                sizes[name] = _in_range(name, int(value), "it was given")
+                sizes[name] = self._in_range(name, int(value), "it was given")
         return sizes
 
     def _solve(self, arrays: Mapping[str, npt.NDArray[Any]], sizes: dict[str, int]) -> None:
@@ -148,8 +151,11 @@ class ArgumentPlan:
             place = f"dimension {source.dimension} of '{source.argument}' is {extent}"
             if rest:
                 form = print_expr(self._arguments[source.argument].array.shape[source.dimension])
-                raise ValueError(f"argument '{source.argument}': expected {form}, but {place}")
-            sizes[source.size] = _in_range(source.size, value, place)
+                raise ValueError(
+                    f"{self.kernel.name}: argument '{source.argument}': expected {form}, "
+                    f"but {place}"
+                )
+            sizes[source.size] = self._in_range(source.size, value, place)
 
     def _check_shape(self, name: str, got: tuple[int, ...], sizes: Mapping[str, int]) -> None:
         expected = self.shape(name, sizes)
@@ -161,8 +167,31 @@ class ArgumentPlan:
         where = ", ".join(f"{s} = {sizes[s]}" for s in used)
         where = f" with {where}" if where else ""
         raise ValueError(
-            f"argument '{name}': expected shape {list(expected)} = [{form}]{where}, got {list(got)}"
+            f"{self.kernel.name}: argument '{name}': expected shape {list(expected)} = "
+            f"[{form}]{where}, got {list(got)}"
         )
+
+    def _in_range(self, name: str, value: int, reason: str) -> int:
+        if not 0 <= value < LIMIT:
+            raise ValueError(
+                f"{self.kernel.name}: size '{name}': expected 0 <= {name} < 2**40, "
+                f"got {value} ({reason})"
+            )
+        return value
+
+    def _check_array(self, argument: _Argument, value: object) -> None:
+        name = f"{self.kernel.name}: argument '{argument.array.name}'"
+        if not isinstance(value, np.ndarray):
+            kind = type(value).__name__
+            raise TypeError(f"{name}: expected a NumPy array, got {kind}")
+        if value.dtype != argument.dtype:
+            held = " (bf16 bit patterns)" if argument.array.type.name == "bf16" else ""
+            raise TypeError(f"{name}: expected dtype {argument.dtype}{held}, got {value.dtype}")
+        if value.ndim != len(argument.array.shape):
+            raise ValueError(
+                f"{name}: expected {len(argument.array.shape)} dimensions, "
+                f"got {value.ndim} (shape {list(value.shape)})"
+            )
 
 
 def check_arguments(
@@ -176,29 +205,6 @@ def check_arguments(
 
 def _sizes_of(expr: Expr) -> list[str]:
     return list(dict.fromkeys(e.name for e in walk(expr) if isinstance(e, Size)))
-
-
-def _in_range(name: str, value: int, reason: str) -> int:
-    if not 0 <= value < LIMIT:
-        raise ValueError(f"size '{name}': expected 0 <= {name} < 2**40, got {value} ({reason})")
-    return value
-
-
-def _check_array(argument: _Argument, value: object) -> None:
-    name = argument.array.name
-    if not isinstance(value, np.ndarray):
-        kind = type(value).__name__
-        raise TypeError(f"argument '{name}': expected a NumPy array, got {kind}")
-    if value.dtype != argument.dtype:
-        held = " (bf16 bit patterns)" if argument.array.type.name == "bf16" else ""
-        raise TypeError(
-            f"argument '{name}': expected dtype {argument.dtype}{held}, got {value.dtype}"
-        )
-    if value.ndim != len(argument.array.shape):
-        raise ValueError(
-            f"argument '{name}': expected {len(argument.array.shape)} dimensions, "
-            f"got {value.ndim} (shape {list(value.shape)})"
-        )
 
 
 def _sources(kernel: Kernel) -> tuple[_Source, ...]:

@@ -191,7 +191,8 @@ class Block:
         instance = zip(self.indices, self.instance(first), strict=True)
         at = "".join(f", {name} = {value}" for name, value in instance)
         at = f" at {at[2:]}" if at else ""
-        message = f"{self.statement} {verb} {array}{element}, {reason}{at}"
+        place = f"{array}{element}" if element else array
+        message = f"{self.statement} {verb} {place}, {reason}{at}"
         raise BoundsError.at(span or self.span, message)
 
     def instance(self, place: tuple[Any, ...] | None = None) -> tuple[int, ...]:

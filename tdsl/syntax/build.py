@@ -15,14 +15,14 @@ from lark import Token, Tree
 
 from tdsl.diagnostics import ParseError, Source, Span
 from tdsl.syntax import tree as t
+from tdsl.syntax.vocabulary import REDUCTIONS
 
 MAX_DEPTH = 200  # nested nodes; later passes recurse over them
 MAX_NAME = 100
 MAX_NUMBER = 60
 MAX_EXPONENT = 400
 
-# Reductions are recognized by these words, so nothing else may bear them.
-REDUCTIONS = frozenset(("sum", "prod", "max", "min", "any", "all", "argmax", "argmin"))
+# Reductions and values are recognized by their words, so nothing else may bear them.
 VALUES = frozenset(("true", "false", "inf"))
 
 

@@ -13,7 +13,8 @@ from tdsl.syntax.constants import exact
 from tdsl.syntax.literals import Exact, constant, limits
 from tdsl.syntax.operators import Operators, mismatch, source
 from tdsl.syntax.reads import count, shown
-from tdsl.syntax.scope import FUNCTIONS, REDUCTIONS, suggest
+from tdsl.syntax.scope import FUNCTIONS, suggest
+from tdsl.syntax.vocabulary import REDUCTIONS
 
 
 class Calls(Operators):
@@ -40,11 +41,10 @@ class Calls(Operators):
         if func in MATH:
             return self._math(call, want)
         if func in REDUCTIONS:
-            names = dict.fromkeys(self.unknown_names(call.args))
             raise ParseError.at(
                 call.span,
                 f"`{func}` is a reduction and names its indices",
-                help=f"write `{func}[{', '.join(names) or 'k'}]({', '.join(map(source, args))})`",
+                help=f"write `{self._with_indices(func, args)}`",
             )
         if self.scope.is_array(func):
             raise ParseError.at(
@@ -56,6 +56,21 @@ class Calls(Operators):
             help=suggest(func, (*FUNCTIONS, *self.scope.defs))
             or f"define it: `def {func}(v) = ...`",
         )
+
+    def _with_indices(self, func: str, args: tuple[tree.Expr, ...]) -> str:
+        """What `sum(x)` and `sum(x[i], i)` are meant to be."""
+        names = dict.fromkeys(self.unknown_names(args))
+        terms = [a for a in args if not (isinstance(a, tree.Name) and a.id in names)]
+        shown = []
+        for term in terms:
+            array = self.scope.arrays.get(term.id) if isinstance(term, tree.Name) else None
+            if array is not None and array.shape:  # a whole array
+                own = ("k", "l", "m", "n")[: len(array.shape)] if len(array.shape) < 5 else ("k",)
+                names.update(dict.fromkeys(own))
+                shown.append(f"{source(term)}[{', '.join(own)}]")
+            else:
+                shown.append(source(term))
+        return f"{func}[{', '.join(names) or 'k'}]({', '.join(shown) or '...'})"
 
     def _arity(self, call: tree.Call, wanted: int) -> None:
         if len(call.args) != wanted or call.kwargs:

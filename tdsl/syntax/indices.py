@@ -124,11 +124,23 @@ class Indices:
                 low = Op("max", (values[0], values[1]), INDEX)
                 return Op("min", (low, values[2]), INDEX)
             case "wrap":
-                return Op("mod", (values[0], values[1]), INDEX)
+                return self._wrap(values[0], values[1], args[1], call.span)
             case "mirror":
                 return _mirror(values[0], values[1])
             case _:
                 return Op(func, tuple(values), INDEX)
+
+    def _wrap(self, e: Expr, n: Expr, written: tree.Expr, span: Span | None) -> Expr:
+        """e modulo n, which has to be known."""
+        if not linear(n).is_constant:
+            name = "the size" if written.span is None else f"`{written.span.text}`"
+            raise ParseError.at(
+                span,
+                f"`wrap` goes round a length that is known at compile time, and {name} is not",
+                help="bind the size (`--size N=64`), make it a constant of the kernel, or use "
+                "`clamp` or `mirror`, which take any size",
+            )
+        return Op("mod", (e, n), INDEX)
 
 
 # Functions of indices with the number of their arguments; (2, 0) is two or more.

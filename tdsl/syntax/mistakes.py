@@ -10,12 +10,14 @@ import re
 from collections.abc import Callable
 
 from tdsl.diagnostics import Note
+from tdsl.syntax import habits
 from tdsl.syntax.lexer import RESERVED
 from tdsl.syntax.scene import CLOSER, Answer, Scene
 from tdsl.syntax.vocabulary import (
     ABSENT,
     DIRECTIVES,
     ELEMENT_WORDS,
+    ELSEWHERE,
     EXAMPLES,
     FILE_ITEMS,
     ITEM_EXAMPLES,
@@ -371,6 +373,9 @@ def _directive(scene: Scene) -> Answer | None:
             "methods belong to Python; here stand directives",
             f"write for example `{EXAMPLES[method.group(1)]}`",
         )
+    if scene.text in ELSEWHERE:
+        known = EXAMPLES[ELSEWHERE[scene.text]]
+        return Answer(f"`{scene.text}` is not a directive", f"write for example `{known}`")
     if close:
         return Answer(f"`{scene.text}` is not a directive", f"did you mean `{close[0]}`?")
     if not first:
@@ -424,6 +429,10 @@ RULES: tuple[Callable[[Scene], Answer | None], ...] = (
     _range,
     _absent,
     _slice,
+    habits.dimensions,
+    habits.method,
+    habits.factor_by_comma,
+    habits.list_of_loops,
     _empty_brackets,
     _list,
     _second_where,
@@ -431,6 +440,7 @@ RULES: tuple[Callable[[Scene], Answer | None], ...] = (
     _braces_of_def,
     _wrong_closer,
     _after_comma,
+    _point,
     _missing_operand,
     _c_declaration,
     _equals,
@@ -439,8 +449,10 @@ RULES: tuple[Callable[[Scene], Answer | None], ...] = (
     _declared_type,
     _comma_between_items,
     _import,
+    habits.nested_item,
+    habits.bare_term,
+    habits.cast,
     _no_equation,
-    _point,
     _plus_sign,
     _kernel_sizes,
     _schedule_target,

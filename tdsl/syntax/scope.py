@@ -14,8 +14,8 @@ from tdsl.ir.types import TYPES, ElemType
 from tdsl.syntax import tree
 from tdsl.syntax.later import refuse
 from tdsl.syntax.literals import Exact
+from tdsl.syntax.vocabulary import REDUCTIONS
 
-REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 INDEX_FUNCTIONS = ("clamp", "wrap", "mirror")
 FUNCTIONS = (*MATH, "min", "max", "abs", "select", *INDEX_FUNCTIONS, "saturate", "bitcast")
 WORDS = ("true", "false", "inf")

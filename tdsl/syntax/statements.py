@@ -246,13 +246,43 @@ class Statements:
                     access.span,
                     f"`{draft.origin}` is defined by this equation, for all its elements at once, "
                     "so it cannot be read in it",
-                    help=f"where the order matters, write it in a `for`: "
-                    f"`for {_first(draft)} in 1..N {{ ... }}`, with `{draft.origin}` an `inout`",
+                    help=_in_order(draft, access),
                 )
 
 
-def _first(draft: Draft) -> str:
-    return draft.own[0] if draft.own else "i"
+def _in_order(draft: Draft, access: tree.Expr) -> str:
+    """How to write a definition that reads its own array."""
+    place = draft.target_span
+    if place is None or access.span is None or place.text != access.span.text:
+        index = draft.own[0] if draft.own else "i"
+        return (
+            f"where the order matters, write it in a `for`: `for {index} in 1..N {{ ... }}`, "
+            f"with `{draft.origin}` an `inout`"
+        )
+    update = _as_update(draft.value, access)
+    if update is not None:
+        return f"write `{place.text} {update}`, with `{draft.origin}` an `inout`"
+    ranges = ", ".join(f"{i} in 0..{n}" for i, n in zip(draft.own, "NMKL", strict=False))
+    return (
+        "an update is written with `+=`, `-=`, `*=`, `min=` or `max=`, and any other in a `for`: "
+        f"`for {ranges or 't in 0..1'} {{ ... }}`, with `{draft.origin}` an `inout`"
+    )
+
+
+def _as_update(value: tree.Expr, own: tree.Expr) -> str | None:
+    """The part behind `y` of `y += e`, for `y + e`; None for what is no update."""
+    match value:
+        case tree.Binary("+" | "*" as op, left, other) if left == own:
+            pass
+        case tree.Binary("+" | "*" as op, other, right) if right == own:
+            pass
+        case tree.Binary("-" as op, left, other) if left == own:
+            pass
+        case _:
+            return None
+    if other.span is None or own in accesses(other):
+        return None
+    return f"{op}= {other.span.text}"
 
 
 def _between(name: str, r: Range) -> list[Expr]:

@@ -46,6 +46,24 @@ EXAMPLES = {
 }
 DIRECTIVES = tuple(EXAMPLES)
 
+# Names that other schedulers have for directives.
+ELSEWHERE = {
+    "interchange": "reorder",
+    "swap": "reorder",
+    "permute": "reorder",
+    "strip_mine": "split",
+    "block": "tile",
+    "simd": "vectorize",
+    "jam": "unroll",
+    "cache_read": "stage",
+    "cache_write": "stage",
+    "compute_at": "compute",
+    "store_at": "store",
+    "compute_inline": "inline",
+    "merge": "fuse",
+    "fission": "distribute",
+}
+
 # The other items, by the word that they begin with.
 ITEM_EXAMPLES = {
     "kernel": "kernel f<pad = 1>(N) { ... }",
@@ -70,6 +88,7 @@ ITEM_EXAMPLES = {
     "give": "give max(m, m2), z + z2",
 }
 
+REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 OPERATORS = frozenset(
     "+ - * / // % & | ^ << >> < <= > >= == != and or".split()  # noqa: SIM905
 )
