@@ -257,7 +257,16 @@ def _incomplete(program: Program) -> Iterator[Diagnostic]:
         for stmt in _definitions(program, array.name):
             left = left.subtract(stmt.write.map.range())
         point = smallest(left, program.context)
-        if point is not None:
+        update = _only_updated(program, array.name)
+        if point is not None and update is not None:
+            yield Diagnostic(
+                f"this updates {array.name}, an output, whose elements have no value before",
+                update.span,
+                BoundsError.code,
+                (Note("declared here", array.span),),
+                f"declare inout {array.name}, or define its elements first, for example by 0",
+            )
+        elif point is not None:
             yield Diagnostic(
                 f"{array.name} is not written wholly: {_with(program, point)}nothing writes "
                 f"{element_text(array.name, point.values)}",
@@ -266,6 +275,12 @@ def _incomplete(program: Program) -> Iterator[Diagnostic]:
                 (),
                 _assume(program, left, f"define the rest of it, or declare inout {array.name}"),
             )
+
+
+def _only_updated(program: Program, array: str) -> Stmt | None:
+    """The first update of an array that no equation defines."""
+    writers = [s for s in program.statements.values() if s.write.array == array]
+    return writers[0] if writers and all(s.is_update for s in writers) else None
 
 
 # ---------------------------------------------------------------- initialised reads
@@ -277,6 +292,9 @@ def _unwritten(program: Program) -> Iterator[Diagnostic]:
     nests = _nests(program)
     for stmt in program.statements.values():
         own = (stmt.write,) if stmt.is_update else ()
+        role = program.arrays[stmt.write.array].role
+        if role == "out" and _only_updated(program, stmt.write.array) is not None:
+            own = ()  # told by _incomplete
         for access in (*own, *stmt.reads):
             if program.arrays[access.array].role not in ("temp", "out"):
                 continue

@@ -280,7 +280,7 @@ def _as_update(value: tree.Expr, own: tree.Expr) -> str | None:
             pass
         case _:
             return None
-    if other.span is None or own in accesses(other):
+    if other.span is None or any(own == access for access in accesses(other)):
         return None
     return f"{op}= {other.span.text}"
 
