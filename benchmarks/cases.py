@@ -16,6 +16,7 @@ import tdsl
 from tdsl.runtime.arguments import empty
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+KERNELS = Path(__file__).resolve().parent / "kernels"
 
 Array = np.ndarray[Any, Any]
 F32 = np.dtype(np.float32)
@@ -33,6 +34,7 @@ class Case:
     theirs: Callable[[], object]
     error: float  # the largest difference from double precision, ours
     schedule: str
+    clock: str = "cpu"  # "wall" where threads are started
 
 
 class Differs(Exception):
@@ -49,7 +51,7 @@ def cases() -> Iterator[Case]:
 def matmul(n: int) -> Case:
     """C = A B of order n, both sides called by position with an output that is there."""
     rng = np.random.default_rng(n)
-    a, b = _random(rng, (n, n)), _random(rng, (n, n))
+    a, b = normal(rng, (n, n)), normal(rng, (n, n))
     ours, theirs = empty((n, n), F32), empty((n, n), F32)
     sizes = {"M": n, "N": n, "K": n}
     kernel: Any = tdsl.load(EXAMPLES / "matmul.tdsl")["matmul"].compile(sizes=sizes)
@@ -67,7 +69,7 @@ def conv2d(side: int = 56, channels: int = 64, taps: int = 3) -> Case:
     """A layer with bias, its input padded beforehand: NHWC here, NCHW in onnxruntime."""
     rng = np.random.default_rng(0)
     n, c, k, h = 1, channels, channels, side + taps - 1
-    x, w, b = _random(rng, (n, h, h, c)), _random(rng, (taps, taps, c, k)), _random(rng, (k,))
+    x, w, b = normal(rng, (n, h, h, c)), normal(rng, (taps, taps, c, k)), normal(rng, (k,))
     y = empty((n, side, side, k), F32)
     sizes = {"N": n, "H": h, "W": h, "C": c, "K": k, "R": taps, "S": taps}
     kernel: Any = tdsl.load(EXAMPLES / "conv2d.tdsl")["conv2d"].compile(sizes=sizes)
@@ -90,7 +92,8 @@ def conv2d(side: int = 56, channels: int = 64, taps: int = 3) -> Case:
     )  # fmt: skip
 
 
-def _random(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Normal numbers in an aligned buffer."""
     made = empty(shape, F32)
     made[...] = rng.standard_normal(shape)
     return made

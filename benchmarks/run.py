@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -20,6 +21,7 @@ from rich.progress import Progress
 from benchmarks.cases import Differs, cases
 from benchmarks.machine import FORCED, environment, facts
 from benchmarks.report import Measured, Row, Started, markdown, tables
+from benchmarks.rows import row_cases, seidel
 from benchmarks.startup import CommandFailed, commands, spent
 from tdsl.runtime.measure import compare
 
@@ -69,11 +71,11 @@ def _start_again() -> None:
 def _kernels(screen: Console, seconds: float) -> list[Row]:
     rows = []
     with Progress(console=screen, transient=True) as progress:
-        task = progress.add_task("kernels", total=4)
-        for case in cases():
+        task = progress.add_task("kernels", total=None)
+        for case in chain(cases(), row_cases(), [seidel()]):
             progress.update(task, description=case.name)
             sides = {case.peer: case.theirs, "tdsl": case.ours}
-            found = compare(sides, baseline=case.peer, seconds=seconds)
+            found = compare(sides, baseline=case.peer, seconds=seconds, clock=case.clock)
             ours, theirs = found["tdsl"], found[case.peer]
             rows.append(
                 Row(
