@@ -146,8 +146,8 @@ def _reduced(stmt: Stmt, loop: Loop, around: Sequence[Loop]) -> tuple[str, ...]:
             raise EditError(f"{other.name} runs over left-hand and reduced indices at once")
     if sum(is_reduction_loop(other, with_terms) for other in around) < 2:
         raise EditError(
-            f"{loop.name} is the only loop of the reduction {stmt.name}: split it by the length of a "
-            "block first"
+            f"{loop.name} is the only loop of the reduction {stmt.name}: split it by the length "
+            "of a block first"
         )
     return reduced
 

@@ -11,9 +11,8 @@ from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.tree import Loop, Node
 from tdsl.schedule.directives import Directive
 
-
 Private = dict[str, tuple[tuple[str, str], ...]]
-"""Arrays that are new in each iteration of some loops: a statement below each loop, and its name."""
+"""Arrays that are new in each iteration of loops: a statement below each loop, and its name."""
 
 
 @dataclass(frozen=True)
