@@ -17,7 +17,7 @@ _INFIX = {
 
 def expr_text(expr: Expr) -> str:
     """An expression as it stands in the source, else printed."""
-    if expr.span is not None:
+    if expr.span is not None and not isinstance(expr, Var):  # of a lifted reduction it is all
         return " ".join(expr.span.text.split())
     match expr:
         case Const(value):

@@ -2,9 +2,9 @@
 
     for io in 0..(M - 1) // 4 + 1
         for k in 0..K
-            C[i = 4 * io + ii, j = j, k = k]    over unroll ii in 0..4 of which M - 4 * io run
+            C(4 * io + ii, j, k)    over unroll ii in 0..4 of which M - 4 * io run
 
-A statement shows the value of each of its indices.
+A statement shows the values of its indices, in the order of `--stage program`.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _for(loop: For) -> str:
 
 
 def _instance(instance: Instance) -> str:
-    index = ", ".join(f"{name} = {print_expr(value)}" for name, value in instance.index)
-    text = f"{instance.statement}[{index}]" if index else instance.statement
+    index = ", ".join(print_expr(value) for _, value in instance.index)
+    text = f"{instance.statement}({index})" if index else instance.statement
     if instance.dims:
         text += "    over " + ", ".join(map(_dim, instance.dims))
     if instance.guard is not None:

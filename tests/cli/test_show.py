@@ -1,5 +1,7 @@
 """`tdsl show`: each level as text."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import Tdsl
@@ -39,10 +41,10 @@ for io = i // 4
 LOOPS = """\
 for i in 0..M
     for j in 0..N
-        C.init[i = i, j = j]
+        C.init(i, j)
     for k in 0..K
         for j in 0..N
-            C[i = i, j = j, k = k]
+            C(i, j, k)
 """
 
 
@@ -110,3 +112,12 @@ def test_several_kernels_have_headings(tdsl: Tdsl) -> None:
     out = tdsl("show", "two.tdsl", "--stage", "kernel").out
     assert out.startswith("# first\nkernel first<")
     assert "\n\n# second\nkernel second<" in out
+
+
+def test_a_lifted_reduction_is_shown_by_its_indices(tdsl: Tdsl, folder: Path) -> None:
+    text = (
+        "kernel f(M, N) {\n  in x: f32[M, N]\n  out y: f32[M]\n  y[i] = sum[j](x[i, j]) + 1.0\n}\n"
+    )
+    (folder / "lifted.tdsl").write_text(text)
+    result = tdsl("show", "lifted.tdsl", "--stage", "tree")
+    assert "y_r1[i] += ..." in result.out

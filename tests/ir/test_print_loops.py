@@ -21,11 +21,11 @@ def test_loops_of_every_mark() -> None:
     threads = For("i", "i_2", const(1), N, leaf(), step=8, mark="parallel")
     assert print_loops(Block((plain, copies, threads))) == (
         "for i in 0..N\n"
-        "    S[i = i]\n"
+        "    S(i)\n"
         "copies of i in 0..N by 4\n"
-        "    S[i = i]\n"
+        "    S(i)\n"
         "parallel for i_2 in 1..N step 8  # i\n"
-        "    S[i = i]\n"
+        "    S(i)\n"
     )
 
 
@@ -34,16 +34,16 @@ def test_tests_and_switches() -> None:
     cases = Switch(N, ((1, leaf("S")), (2, leaf("T"))), leaf("U"))
     assert print_loops(Block((chosen, cases))) == (
         "if i < N\n"
-        "    S[i = i]\n"
+        "    S(i)\n"
         "else\n"
-        "    T[i = i]\n"
+        "    T(i)\n"
         "switch N\n"
         "case 1\n"
-        "    S[i = i]\n"
+        "    S(i)\n"
         "case 2\n"
-        "    T[i = i]\n"
+        "    T(i)\n"
         "default\n"
-        "    U[i = i]\n"
+        "    U(i)\n"
     )
 
 
@@ -60,6 +60,6 @@ def test_dimensions_of_a_statement() -> None:
     lanes = Dim("ji", "ji", 16, "vector", None, "", 8)
     body = leaf(dims=(copies, lanes), guard=LESS)
     assert print_loops(body) == (
-        "S[i = i]    over unroll ii in 0..4 of which min(4, N - 4 * i) run (tail cases), "
+        "S(i)    over unroll ii in 0..4 of which min(4, N - 4 * i) run (tail cases), "
         "vector ji in 0..16 by 8    if i < N\n"
     )
