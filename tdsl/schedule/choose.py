@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tdsl.diagnostics import Diagnostic, Span
+from tdsl.diagnostics import Diagnostic, Note, Span
 from tdsl.ir.kernel import Kernel
 from tdsl.schedule.evaluate import Evaluator
 from tdsl.schedule.hints import closest, refusal
@@ -105,6 +105,19 @@ def unreachable(every: tuple[Schedule, ...]) -> tuple[Diagnostic, ...]:
     """Warnings for variants that an earlier one without a condition always precedes."""
     found = []
     for position, schedule in enumerate(every):
+        same = [s for s in every[:position] if _label(s) == _label(schedule) and _meet(s, schedule)]
+        if same:
+            found.append(
+                Diagnostic(
+                    f"two schedules of {schedule.kernel} are called {_label(schedule)}: the name "
+                    "takes the first one",
+                    _span(schedule),
+                    "schedule",
+                    (Note("the first one is here", _span(same[0])),),
+                    help=f"give it a name of its own: `schedule {schedule.kernel}.NAME for ...`",
+                    severity="warning",
+                )
+            )
         if _by_name_only(schedule):
             continue
         for earlier in every[:position]:
@@ -128,6 +141,11 @@ def unreachable(every: tuple[Schedule, ...]) -> tuple[Diagnostic, ...]:
 def _by_name_only(schedule: Schedule) -> bool:
     c = schedule.condition
     return isinstance(c, surface.Name) and c.id == "false"
+
+
+def _meet(one: Schedule, other: Schedule) -> bool:
+    """Whether both serve some target."""
+    return any(_covers(t, u) or _covers(u, t) for t in one.targets for u in other.targets)
 
 
 def _covers(general: str, special: str) -> bool:

@@ -96,6 +96,12 @@ class Evaluator:
             return None
         if expr.id in self.lets:
             return self.value(self.lets[expr.id], EMPTY)
+        if expr.id == "lanes":
+            raise refusal(
+                expr.span,
+                "lanes depends on the element type",
+                help="write `lanes(f32)`: how many f32 the widest vector of the target holds",
+            )
         names = [*scope.bindings, *self.kernel.all_sizes, *self.lets, *self._known]
         raise refusal(
             expr.span,
@@ -235,7 +241,9 @@ class Evaluator:
         args = [*expr.args, *(Name(t, span=expr.span) for t in expr.type_args)]
         if len(args) != 1:
             raise refusal(expr.span, "lanes wants one element type, as in lanes(f32)")
-        name = self.value(args[0], scope)
+        written = args[0].id if isinstance(args[0], Name) else None
+        known = written is None or self.has_value(written, scope)
+        name = self.value(args[0], scope) if known else written
         if name not in TYPES:
             raise refusal(
                 expr.span, "lanes wants an element type", help=closest(str(name), TYPES, "types")

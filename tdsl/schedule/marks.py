@@ -23,12 +23,22 @@ VECTORS = 16  # side by side for one loop; a longer one becomes a loop over vect
 def serial(at: LoopAt, span: Span | None, verb: str) -> None:
     """Refuse a loop that has a mark already."""
     words = {"vector": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
-    if at.loop.mark != "serial":
+    word = words.get(at.loop.mark)
+    if word is None:
+        return
+    if verb == word:
+        raise refusal(span, f"{at} is {word} already", help="leave this directive out")
+    if verb in words.values():
         raise refusal(
             span,
-            f"{at} is {words[at.loop.mark]} already and cannot be {verb}",
-            help=f"put this directive before the one that makes {at.name} {words[at.loop.mark]}",
+            f"{at} is {word} already and cannot be {verb}: a loop has one mark",
+            help=f"split {at.name} before, and mark one of its two loops {word}, the other {verb}",
         )
+    raise refusal(
+        span,
+        f"{at} is {word} already and cannot be {verb}",
+        help=f"put this directive before the one that makes {at.name} {word}",
+    )
 
 
 def vectorize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tdsl.diagnostics import Span
@@ -211,6 +211,14 @@ def fuse(state: State, d: Fuse, on: Sequence[str]) -> State:
     found = distinct(state, d.loops, on)
     if len(found) < 2:
         raise refusal(d.span, "fuse joins two loops or more")
+    around = {loop.name for loop in loops_of(state.tree, found[0].statement)}
+    if {at.statement for at in found} == {found[0].statement} and {a.name for a in found} <= around:
+        named = ", ".join(at.name for at in found)
+        raise refusal(
+            d.span,
+            f"{named} stand one inside the other, and fuse joins loops that follow each other",
+            help=f"to make one loop of a nest, write `collapse {named} -> {d.name}`",
+        )
     for at in found:
         serial(at, d.span, "fused")
         movable(state, at, d.span, "fused")
@@ -233,7 +241,13 @@ def skew(state: State, d: Skew, on: Sequence[str]) -> State:
     at = one(state, d.loop, on)
     movable(state, at, d.span, "skewed")
     names = [loop.name for loop in loops_of(state.tree, at.statement)]
-    terms, constant = _linear(d.by, names)
+    terms, constant = _linear(d.by, names, state.program.params)
+    if at.name in terms:
+        raise refusal(
+            d.by.span or d.span,
+            f"{at.name} cannot be skewed by itself",
+            help=f"name a loop outside it, or turn its direction with `reverse {at.name}`",
+        )
     for name in terms:
         for s in statements(at.loop):
             if all(loop.name != name for loop in loops_of(state.tree, s)):
@@ -249,7 +263,8 @@ def shift(state: State, d: Shift, on: Sequence[str]) -> State:
         names = listing([f"{s}.{at.name}" for s in statements(at.loop)], "or")
         raise refusal(d.span, f"shift moves one statement against the others: write {names}")
     movable(state, at, d.span, "shifted")
-    terms, constant = _linear(d.by, [loop.name for loop in loops_of(state.tree, at.statement)])
+    path = [loop.name for loop in loops_of(state.tree, at.statement)]
+    terms, constant = _linear(d.by, path, state.program.params)
     if any(terms.values()):
         raise refusal(d.by.span or d.span, "a shift is by a constant", help="use skew")
     return replace(state, tree=edit.shift(state.tree, at.statement, at.name, constant))
@@ -264,26 +279,32 @@ def reverse(state: State, d: Reverse, on: Sequence[str]) -> State:
     return state
 
 
-def _linear(e: Expr, names: Sequence[str]) -> tuple[dict[str, int], int]:
+def _linear(e: Expr, names: Sequence[str], sizes: Collection[str]) -> tuple[dict[str, int], int]:
     """Factors of loops and a constant."""
     match e:
         case Number(value, False):
             return {}, int(value)
         case Name(id):
+            if id not in names and id in sizes:
+                raise refusal(
+                    e.span,
+                    f"coordinates move by constants, and the size {id} is not bound",
+                    help=f"write a number, or bind the size: --size {id}=...",
+                )
             if id not in names:
                 raise refusal(
                     e.span, f"{id} is no loop here", help=closest(id, names, "loops on the path")
                 )
             return {id: 1}, 0
         case Unary("-", operand):
-            terms, constant = _linear(operand, names)
+            terms, constant = _linear(operand, names, sizes)
             return {n: -f for n, f in terms.items()}, -constant
         case Binary("+" | "-" as op, left, right):
             sign = 1 if op == "+" else -1
-            (a, m), (b, n) = _linear(left, names), _linear(right, names)
+            (a, m), (b, n) = _linear(left, names, sizes), _linear(right, names, sizes)
             return {k: a.get(k, 0) + sign * b.get(k, 0) for k in {**a, **b}}, m + sign * n
         case Binary("*", left, right):
-            (a, m), (b, n) = _linear(left, names), _linear(right, names)
+            (a, m), (b, n) = _linear(left, names, sizes), _linear(right, names, sizes)
             if a and b:
                 raise refusal(e.span, "a skew is a sum of constants times loops")
             terms, factor = (a, n) if a else (b, m)

@@ -88,6 +88,16 @@ def test_an_unreachable_variant_is_a_warning() -> None:
     assert picked({}).warnings == ()
 
 
+def test_one_name_for_two_variants_of_a_target_is_a_warning() -> None:
+    table = """
+    schedule matmul.a for avx512 when M == 1 { }
+    schedule matmul.a for neon { }
+    schedule matmul.a for any when M == 2 { }
+    """
+    said = [w.message for w in picked({}, table=table).warnings]
+    assert said == ["two schedules of matmul are called a: the name takes the first one"]
+
+
 def test_conditions_see_constants_types_and_lets() -> None:
     text = """
     kernel scale<pad = 2, T: type = f32>(N) {
