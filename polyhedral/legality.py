@@ -7,15 +7,17 @@ still undecided shrink to those equal at every loop so far.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import islpy as isl
 
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.dependences import may_reorder
 from tdsl.polyhedral.inits import coordinate_map, with_inits
+from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.order import Path, paths
 from tdsl.polyhedral.program import Dependence, Program, Stmt, Violation, Witness
-from tdsl.polyhedral.tree import Loop, Node, statements
+from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, statements
 from tdsl.polyhedral.witness import smallest, witness
 
 __all__ = [
@@ -114,7 +116,9 @@ def check_vector(
     statement. `lanes`: how many run together; all iterations when None. A reduction over the
     lanes into one element passes where its terms may change order: lanes then add separately.
     """
-    walk = _Walk(tree)
+    lane_loop = replace(loop, body=_copies_in_lanes(loop.body, loop))
+    walk = _Walk(_replaced(tree, loop, lane_loop))
+    loop = lane_loop
     result: list[Violation] = []
     for dependence, pairs, source, sink in walk.under(loop, dependences):
         if may_reorder(dependence, program, reassociate, strict_fp) and _one_element(
@@ -127,6 +131,33 @@ def check_vector(
             pieces.append((loop.name, rest))
         result += _violation("vector", program, dependence, pieces)
     return tuple(result)
+
+
+def _copies_in_lanes(node: Node, lanes: Loop) -> Node:
+    """The nodes inside a lane loop, with unrolled parts of its blocks counted from each lane.
+
+    Copies of one number run together in all lanes, so their coordinates may not order lanes.
+    """
+    match node:
+        case Leaf():
+            return node
+        case Seq(children):
+            return Seq(tuple(_copies_in_lanes(c, lanes) for c in children))
+        case Loop(coords=coords, inner_of=info):
+            if info is not None and info.outer == lanes.name and is_dim(node):
+                factor = isl.Val(info.factor)
+                coords = {s: c.sub(lanes.coords[s].scale_val(factor)) for s, c in coords.items()}
+            return replace(node, coords=coords, body=_copies_in_lanes(node.body, lanes))
+
+
+def _replaced(node: Node, old: Loop, new: Loop) -> Node:
+    match node:
+        case Leaf():
+            return node
+        case Seq(children):
+            return Seq(tuple(_replaced(c, old, new) for c in children))
+        case Loop():
+            return new if node is old else replace(node, body=_replaced(node.body, old, new))
 
 
 @bounded("whether the loop may be unrolled and jammed")
