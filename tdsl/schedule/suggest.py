@@ -153,10 +153,7 @@ def _skew(state: State, step: Step, works: Works) -> Iterator[Suggestion]:
                     yield _before([skew])
     for width in (1, len(names)):
         # By the outermost one alone, then by all outside: what skews came before counts already.
-        many = [
-            Skew(by_depth[k][0], _sum(names[: min(k, width)]))
-            for k in range(1, len(names))
-        ]
+        many = [Skew(by_depth[k][0], _sum(names[: min(k, width)])) for k in range(1, len(names))]
         if len(many) > 1 and _all(state, step, works, many):
             yield _before(many)
 
