@@ -13,7 +13,7 @@ from tdsl.commands.options import WrongUse
 from tdsl.ir.arguments import ArgumentPlan
 from tdsl.ir.dtypes import storage_dtype
 from tdsl.ir.intervals import evaluate
-from tdsl.ir.kernel import Array, Kernel
+from tdsl.ir.kernel import Array, Kernel, Op, Read, walk
 from tdsl.ir.lowfloat import from_bf16, to_bf16
 from tdsl.ir.types import BF16
 from tdsl.runtime.files import write_atomically
@@ -131,6 +131,31 @@ def described(kernel: Kernel, name: str, value: Values) -> str:
     with np.errstate(all="ignore"):
         least, greatest, mean = numbers.min(), numbers.max(), numbers.mean()
     return f"{head}  least {least:.6g}, greatest {greatest:.6g}, mean {mean:.6g}"
+
+
+# Functions that are not rounded correctly: the compiled formula and the interpreter's may differ
+# in the last places, under `strict_fp` too.
+APPROXIMATE = frozenset(
+    ("rsqrt", "exp", "exp2", "log", "log2", "sin", "cos", "tanh", "erf", "sigmoid", "pow")
+)
+
+
+def approximate(kernel: Kernel) -> tuple[list[str], set[str]]:
+    """The functions of a kernel that are not exact, and the arrays that follow from them."""
+    functions: dict[str, None] = {}
+    arrays: set[str] = set()
+    for _ in kernel.statements:  # what flows back through a `for` may take several rounds
+        before = len(arrays)
+        for s in kernel.statements:
+            for part in (e for whole in (s.value, *s.domain, *s.subscript) for e in walk(whole)):
+                found = isinstance(part, Op) and part.op in APPROXIMATE
+                if isinstance(part, Op) and found:
+                    functions[part.op] = None
+                if found or (isinstance(part, Read) and part.array in arrays):
+                    arrays.add(s.array)
+        if len(arrays) == before:
+            break
+    return list(functions), arrays
 
 
 def difference(kernel: Kernel, name: str, got: Values, want: Values, exact: bool) -> str | None:

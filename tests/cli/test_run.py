@@ -129,3 +129,43 @@ def test_random_values_of_every_type(tdsl: Tdsl, folder: Path, type_: str) -> No
         return
     assert result.status == 0, result.err
     assert len(np.unique(np.load(folder / "y.npy"))) > 20
+
+
+SOFTMAX = """\
+kernel softmax(M, N) {
+    assume N >= 1
+    in  x: f32[M, N]
+    out y, z: f32[M, N]
+
+    e[i, j] = exp(x[i, j])
+    y[i, j] = e[i, j] / sum[k](e[i, k])
+    z[i, j] = 0.5 * x[i, j]
+}
+"""
+
+
+def test_functions_that_are_not_exact_have_a_tolerance_under_strict_fp(
+    tdsl: Tdsl, folder: Path
+) -> None:
+    (folder / "softmax.tdsl").write_text(SOFTMAX)
+    arguments = ("--size", "M=40", "--size", "N=90", "--random", "0", "--check", "--strict-fp")
+    result = tdsl("run", "softmax.tdsl", *arguments)
+    assert result.status == 0, result.err
+    assert result.out.endswith(
+        "check: equal to the reference, bit for bit but for y: exp is within 2 units in the last "
+        "place\n"
+    )
+
+
+def test_a_difference_that_may_be_rounding_points_to_strict_fp(
+    tdsl: Tdsl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*arguments: object) -> dict[str, np.ndarray]:
+        results = reference(*arguments)  # type: ignore[arg-type]
+        results["C"][2, 3] += 1e-3
+        return results
+
+    monkeypatch.setattr(module, "reference", wrong)
+    arguments = (*SIZES, "--random", "0", "--check")
+    assert "help: this may be rounding alone" in tdsl("run", "matmul.tdsl", *arguments).err
+    assert "rounding" not in tdsl("run", "matmul.tdsl", *arguments, "--strict-fp").err
