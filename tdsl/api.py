@@ -15,7 +15,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -71,6 +72,8 @@ def load(path: str | os.PathLike[str]) -> Module:
 
 def parse(text: str, name: str = "<text>") -> Module:
     """The module of a text; messages call it `name`."""
+    if not isinstance(text, str):
+        raise TypeError(f"expected the text of a .tdsl file as str, got {type(text).__name__}")
     file = parse_text(text, name)
     check_items(file)
     return Module(file, name)
@@ -186,7 +189,7 @@ class Kernel:
     ) -> Schedule:
         """An empty schedule; its methods are the directives, each checked at once."""
         file = self.module.file
-        options = driver.Options(self.name, find_target(target), sizes or {}, constants or {})
+        options = driver.Options(self.name, find_target(target), _sizes(sizes), constants or {})
         front = driver.run(file, options, until="dependences")
         return Schedule(
             front.program,
@@ -215,7 +218,7 @@ class Kernel:
         then count where none are given here; None takes the first variant whose target and
         condition hold, at each call where a condition asks about sizes that are not bound.
         """
-        sizes, constants, knobs = dict(sizes or {}), dict(constants or {}), dict(knobs or {})
+        sizes, constants, knobs = _sizes(sizes), dict(constants or {}), dict(knobs or {})
         if isinstance(schedule, Schedule):
             made_for = schedule.program.kernel
             if made_for.name != self.name:
@@ -238,6 +241,18 @@ class Kernel:
         for message in made.scheduled.warnings:
             _warn(message)
         return build(made, name)
+
+
+def _sizes(given: Mapping[str, int] | None) -> dict[str, int]:
+    """Sizes that are bound, which Python's types do not promise to be integers."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f'sizes: expected a dict such as {{"N": 64}}, got {given!r}')
+    bound = dict(given or {})
+    for name, value in bound.items():
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+            raise TypeError(f"size {name!r}: expected an integer, got {value!r}")
+        bound[name] = index(value)
+    return bound
 
 
 def _warn(message: Diagnostic) -> None:

@@ -37,6 +37,8 @@ def check_order(
     without loops is `[]`, and `S.init` follows S. parallel: the position of a time dimension that
     is to run in parallel. reassociate: statements whose float sums may change their order.
     """
+    if not order:
+        raise ValueError(f"the order names no statement of {kernel.name}")
     options = driver.Options(kernel.name, TARGETS["c"], sizes or {}, constants or {})
     front = driver.run(kernel.module.file, options, until="dependences")
     program = front.program
@@ -68,6 +70,8 @@ def _entry(program: Program, name: str, text: str) -> tuple[Entry, ...]:
             None, f"{program.kernel.name} has no statement {name}",
             Note(f"its statements are {', '.join(scheduled(program))}"),
         )  # fmt: skip
+    if "->" not in text:
+        raise ParseError.at(None, f"{name}: expected [indices] -> [times], got {text!r}")
     directives = parse_directives(f"order {{ S{text} }}", f"<order of {name}>")
     match directives:
         case (Order(entries=((_, given, time),), names=()),) if text.lstrip().startswith("["):

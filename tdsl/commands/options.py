@@ -119,7 +119,11 @@ Command = Callable[..., Any]
 
 _SHARED = (
     click.argument("file", metavar="FILE"),
-    click.option("--kernel", metavar="K", help="One kernel of the file; `run` wants it where there are several."),
+    click.option(
+        "--kernel",
+        metavar="K",
+        help="One kernel of the file; `run` wants it where there are several.",
+    ),
     click.option("--schedule", metavar="V", help="The schedule by name, whatever its `when` says."),
     click.option("--target", metavar="T", default="native", show_default=True,
                  help="c, avx2, avx512, neon or native; extensions follow a plus."),

@@ -10,6 +10,8 @@ Each directive is tried on a tree at once; a refused one leaves the schedule as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import index
+from typing import SupportsIndex
 
 from tdsl.diagnostics import ParseError
 from tdsl.polyhedral.program import Dependence, Program
@@ -44,7 +46,8 @@ class Directives:
     def split(
         self, *loops: str, by: Value, into: tuple[str, str], tail: str | Sequence[str] = ()
     ) -> None:
-        self._add(d.Split(_refs(loops), _expr(by), into[0], into[1], _words(tail)))
+        outer, inner = _names(into, 2)
+        self._add(d.Split(_refs(loops), _expr(by), outer, inner, _words(tail)))
 
     def tile(
         self,
@@ -53,17 +56,19 @@ class Directives:
         into: Sequence[str],
         tail: str | Sequence[str] = (),
     ) -> None:
+        if isinstance(by, str) or not isinstance(by, Sequence):
+            raise TypeError(f"tile takes a factor for each loop, as in by=(8, 8), got by={by!r}")
         factors = tuple(_expr(f) for f in by)
-        self._add(d.Tile(_refs(loops), factors, tuple(into), _words(tail)))
+        self._add(d.Tile(_refs(loops), factors, _names(into), _words(tail)))
 
     def reorder(self, *loops: str) -> None:
         self._add(d.Reorder(_refs(loops)))
 
     def collapse(self, *loops: str, into: str) -> None:
-        self._add(d.Collapse(_refs(loops), into))
+        self._add(d.Collapse(_refs(loops), _name(into)))
 
     def fuse(self, *loops: str, into: str) -> None:
-        self._add(d.Fuse(_refs(loops), into))
+        self._add(d.Fuse(_refs(loops), _name(into)))
 
     def distribute(self, loop: str) -> None:
         self._add(d.Distribute(_ref(loop)))
@@ -78,7 +83,8 @@ class Directives:
         self._add(d.Reverse(_refs(loops)))
 
     def wavefront(self, first: str, second: str, into: tuple[str, str]) -> None:
-        self._add(d.Wavefront(_ref(first), _ref(second), into[0], into[1]))
+        outer, inner = _names(into, 2)
+        self._add(d.Wavefront(_ref(first), _ref(second), outer, inner))
 
     def extend(self, statement: str, name: str, value: Value) -> None:
         """`extend S by n = e`: `s.extend("S", "n", 0)`."""
@@ -93,7 +99,7 @@ class Directives:
         self._add(d.Peel(_ref(loop), early, late))
 
     def factor(self, loop: str, into: str) -> None:
-        self._add(d.Factor(_ref(loop), into))
+        self._add(d.Factor(_ref(loop), _name(into)))
 
     def order(self, times: Mapping[str, str], into: Sequence[str] = ()) -> None:
         """All statements at once: `s.order({"S": "[i, j] -> [0, j, i]"})`."""
@@ -111,10 +117,10 @@ class Directives:
         self._add(d.Parallel(_refs(loops)))
 
     def reassociate(self, *statements: str) -> None:
-        self._add(d.Reassociate(statements))
+        self._add(d.Reassociate(tuple(map(_name, statements))))
 
     def stage(self, array: str, at: str, memory: str | None = None) -> None:
-        owner, _, name = array.rpartition(".")
+        owner, _, name = _name(array).rpartition(".")
         self._add(d.Stage(d.ArrayRef(name, owner or None), _ref(at), None, memory))
 
     def let(self, name: str, value: Value) -> None:
@@ -202,8 +208,10 @@ class Schedule(Directives):
         """A directive as a value, or any directives as text."""
         if isinstance(directive, str):
             self._replace((*self._directives, *parse_directives(directive, "<schedule>")))
-        else:
+        elif isinstance(directive, d.Directive):
             self._replace((*self._directives, _placed(directive)))
+        else:
+            raise TypeError(f"expected directives as text or one as a value, got {directive!r}")
 
     def _replace(self, directives: tuple[d.Directive, ...]) -> None:
         """Resolve and try; only what is legal is kept."""
@@ -258,8 +266,27 @@ def _placed(directive: d.Directive) -> d.Directive:
     return parsed[0]
 
 
+def _name(value: object) -> str:
+    """Callers of this module are Python programs of users: what is no name is said to be none."""
+    if not isinstance(value, str):
+        raise TypeError(
+            f"loops, statements and arrays are named by text, got {value!r}; numbers stand behind "
+            "a keyword, as in by=8"
+        )
+    return value
+
+
+def _names(values: object, count: int | None = None) -> tuple[str, ...]:
+    """New names; a text would be taken apart into its letters."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise TypeError(f'into= takes a sequence of names, as in ("io", "ii"), got {values!r}')
+    if count is not None and len(values) != count:
+        raise TypeError(f"into= takes {count} names, got {len(values)}")
+    return tuple(_name(v) for v in values)
+
+
 def _ref(loop: str) -> d.LoopRef:
-    statement, _, name = loop.rpartition(".")
+    statement, _, name = _name(loop).rpartition(".")
     return d.LoopRef(statement or None, name)
 
 
@@ -270,12 +297,16 @@ def _refs(loops: Sequence[str]) -> tuple[d.LoopRef, ...]:
 def _words(tail: str | Sequence[str]) -> tuple[str, ...]:
     if isinstance(tail, str):
         return tuple(w.strip() for w in tail.split(","))
-    return tuple(tail)
+    return tuple(_name(word) for word in tail)
 
 
 def _expr(value: Value) -> Expr:
     if isinstance(value, str):
         return parse_expr(value, "<schedule>")
-    if isinstance(value, int):
-        return number(value)
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+        return number(index(value))
+    if not isinstance(value, Expr):
+        raise TypeError(
+            f'expected an integer, or an expression as text such as "2 * lanes(f32)", got {value!r}'
+        )
     return value

@@ -121,3 +121,11 @@ def test_wrong_orders(seidel: tdsl.Kernel, order: dict[str, str], said: str) -> 
 def test_a_position_without_a_loop(seidel: tdsl.Kernel) -> None:
     with pytest.raises(ValueError, match="parallel=3: no statement has a loop"):
         tdsl.check_order(seidel, {"S": "[t, i, j] -> [t, i, j]"}, parallel=3)
+
+
+def test_an_order_has_to_say_something() -> None:
+    kernel = tdsl.parse("kernel f(N) { out y: f32[N]  y[i] = 1.0 }")["f"]
+    with pytest.raises(ValueError, match="names no statement of f"):
+        tdsl.check_order(kernel, {})
+    with pytest.raises(tdsl.ParseError, match=r"y: expected \[indices\] -> \[times\]"):
+        tdsl.check_order(kernel, {"y": "[i]"})

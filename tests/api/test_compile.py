@@ -194,3 +194,14 @@ def test_a_foreign_target_without_tools_can_be_read(
     for use in (read, read.variant, read.workspace_bytes):
         with pytest.raises(tdsl.UnsupportedTarget, match="matmul cannot run here"):
             use(1, 2, 3)
+
+
+@pytest.mark.parametrize("value", ["3", 3.0, True, None])
+def test_a_size_that_is_no_integer_is_refused(module: tdsl.Module, value: object) -> None:
+    with pytest.raises(TypeError, match="size 'M': expected an integer"):
+        module["matmul"].compile(sizes={"M": value})  # type: ignore[dict-item]
+
+
+def test_sizes_are_a_mapping(module: tdsl.Module) -> None:
+    with pytest.raises(TypeError, match="sizes: expected a dict"):
+        module["matmul"].compile(sizes=(3, 4))  # type: ignore[arg-type]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 
 from tdsl.diagnostics import Error, IllegalSchedule, ParseError
@@ -165,3 +169,29 @@ def test_print_tree() -> None:
         "    for j\n"
         "        Y[i, j] = ...\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda s: s.vectorize("C.j", 8), "numbers stand behind a keyword, as in by=8"),
+        (lambda s: s.vectorize("C.j", by=8.0), "expected an integer"),
+        (lambda s: s.vectorize("C.j", by=True), "expected an integer"),
+        (lambda s: s.reorder(1, 2), "are named by text, got 1"),
+        (lambda s: s.split("C.i", by=8, into="io"), "into= takes a sequence of names"),
+        (lambda s: s.split("C.i", by=8, into=("a", "b", "c")), "into= takes 2 names, got 3"),
+        (lambda s: s.tile("C.i", "C.j", by=8, into=("a", "b", "c", "d")), "a factor for each"),
+        (lambda s: s.add(None), "expected directives as text"),
+    ],
+)
+def test_values_of_other_types_are_refused_in_words(call: Callable[[Any], None], said: str) -> None:
+    s = new()
+    with pytest.raises(TypeError, match=said):
+        call(s)
+    assert s.directives == ()
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    s = new()
+    s.split("C.i", by=np.int64(8), into=["io", "ii"])
+    assert s.directives == parse_directives("split C.i by 8 -> io, ii")
