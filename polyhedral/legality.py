@@ -114,18 +114,23 @@ def check_vector(
     The lanes of one statement run together: all read, then all write. So a pair of different
     lanes must be ordered by the loops and sequences inside, or be an anti dependence of one
     statement. `lanes`: how many run together; all iterations when None. A reduction over the
-    lanes into one element passes where its terms may change order: lanes then add separately.
+    lanes into one element passes where its terms may change order, and only there: lanes add
+    separately.
     """
     lane_loop = replace(loop, body=_copies_in_lanes(loop.body, loop))
     walk = _Walk(_replaced(tree, loop, lane_loop))
     loop = lane_loop
     result: list[Violation] = []
     for dependence, pairs, source, sink in walk.under(loop, dependences):
-        if may_reorder(dependence, program, reassociate, strict_fp) and _one_element(
-            program.statements[dependence.source], walk.paths[dependence.source], loop, dependence
-        ):
+        stmt, path = program.statements[dependence.source], walk.paths[dependence.source]
+        one_element = _one_element(stmt, path, loop, dependence)
+        if one_element and may_reorder(dependence, program, reassociate, strict_fp):
             continue
         pairs = pairs.intersect(_distance(loop, dependence, "a != b", lanes))
+        if one_element and stmt.is_update:
+            # Lanes add separately, also where the loops inside never run two of them at once.
+            result += _violation("vector", program, dependence, [(loop.name, pairs)])
+            continue
         pieces, rest = walk.down(dependence, pairs, source, sink)
         if dependence.kind != "anti":
             pieces.append((loop.name, rest))

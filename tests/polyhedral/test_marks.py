@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 
@@ -47,8 +47,33 @@ def marked_trees() -> list[tuple[Kernel, Program, Node]]:
     return result
 
 
+def into_one_element(k: Kernel, program: Program, tree: Node, loop: Loop) -> set[str]:
+    """Updates whose lanes, the other loops fixed, all go into one element at some larger sizes:
+    each lane then has a sum of its own, whatever the loops inside."""
+    sizes = dict.fromkeys(k.sizes, 5)
+    time = Places(tree, program, sizes)
+    result, apart = set(), set()
+    elements: dict[tuple[str, tuple[int, ...]], object] = {}
+    for i in brute.instances(k, sizes):
+        path = time.path(i.statement)
+        depth = next((n for n, s in enumerate(path) if s is loop), None)
+        if depth is None or i.update is None:
+            continue
+        place = time(i)
+        result.add(i.statement)
+        group = i.statement, (*place[:depth], *place[depth + 1 :])
+        if elements.setdefault(group, i.write) != i.write:
+            apart.add(i.statement)
+    return result - apart
+
+
 def violating(
-    kind: str, found: Sequence[brute.Pair], time: Places, loop: Loop, near: int | None
+    kind: str,
+    found: Sequence[brute.Pair],
+    time: Places,
+    loop: Loop,
+    near: int | None,
+    joined: Collection[str] = (),
 ) -> list[brute.Pair]:
     """Pairs that one mark breaks, from their places alone."""
     result = []
@@ -67,6 +92,8 @@ def violating(
         elif kind == "vector":
             same = p.source.statement == p.sink.statement and p.kinds == {"anti"}
             broken = close and (after > before or (after == before and not same))
+            if p.source.statement == p.sink.statement and p.source.statement in joined:
+                broken = close
         else:  # jammed: copies of one iteration come last
             broken = close and a[depth] < b[depth] and after > before
         if broken:
@@ -89,18 +116,20 @@ def test_marks_agree_with_enumeration(kind: str, near: int | None) -> None:
                 case _:
                     violations = legality.check_unroll_jam(program, tree, deps, loop, by=near)
             verdicts.add(not violations)
+            joined = into_one_element(k, program, tree, loop) if kind == "vector" else set()
             if violations:
                 w = violations[0].witness
                 assert w is not None
                 pairs = brute.pairs(k, w.sizes)
-                wrong = violating(kind, pairs, Places(tree, program, w.sizes), loop, near)
+                time = Places(tree, program, w.sizes)
+                wrong = violating(kind, pairs, time, loop, near, joined)
                 assert (w.source, w.sink) in [(p.source.point, p.sink.point) for p in wrong]
             else:
                 for size in (2, 3, 4):
                     sizes = dict.fromkeys(k.sizes, size)
                     pairs = brute.pairs(k, sizes)
                     time = Places(tree, program, sizes)
-                    assert not violating(kind, pairs, time, loop, near), outline(tree)
+                    assert not violating(kind, pairs, time, loop, near, joined), outline(tree)
     assert verdicts == {True, False}
 
 
@@ -124,6 +153,18 @@ def test_lanes_over_a_reduction_need_reassociation() -> None:
             strict_fp=strict,
         )
         assert (not violations) == legal
+
+
+def test_lanes_over_terms_need_reassociation_also_where_the_loops_inside_order_them() -> None:
+    """The inner loop of a split counts on over all blocks, so no two lanes run at once in it."""
+    for names, legal in [("", False), ("C", True)]:
+        program = model.build(samples.matmul(F32))
+        coords = [("i", "i"), ("j", "j"), ("ko:vector", "k // 2"), ("ki", "k")]
+        tree = legality.with_inits(program, chain(program, "C", coords))
+        lanes = next(loop for loop in loops(tree) if loop.name == "ko")
+        deps = dependences.compute(program)
+        found = legality.check_vector(program, tree, deps, lanes, reassociate=frozenset(names))
+        assert (not found) == legal
 
 
 def test_lanes_that_meet_in_one_element_only_sometimes_are_refused() -> None:
