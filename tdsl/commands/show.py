@@ -24,7 +24,7 @@ def _program(part: driver.Compilation) -> str:
 
 
 def _tree(part: driver.Compilation) -> str:
-    return print_tree(part.program, part.scheduled.tree)
+    return print_tree(part.scheduled.program, part.scheduled.tree)
 
 
 # Stage, the last pass it needs, and its text.
@@ -97,7 +97,7 @@ def _after(part: driver.Compilation, count: int) -> str:
     for step in steps[:count]:
         state = apply(state, step)
     last = f": {print_directive(steps[count - 1].written)}" if count else ""
-    return f"# after {count} of {len(steps)}{last}\n{print_tree(part.program, state.tree)}"
+    return f"# after {count} of {len(steps)}{last}\n{print_tree(state.program, state.tree)}"
 
 
 def _file(asked: Request, stage: str) -> None:

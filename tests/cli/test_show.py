@@ -121,3 +121,15 @@ def test_a_lifted_reduction_is_shown_by_its_indices(tdsl: Tdsl, folder: Path) ->
     (folder / "lifted.tdsl").write_text(text)
     result = tdsl("show", "lifted.tdsl", "--stage", "tree")
     assert "y_r1[i] += ..." in result.out
+
+
+def test_the_tree_has_the_statements_that_a_schedule_made(tdsl: Tdsl, folder: Path) -> None:
+    text = (
+        "kernel f(N) {\n  in x: f32[N]\n  out s: f32\n  s = sum[i](x[i])\n}\n"
+        "schedule f for any { split i by 8 -> io, ii  factor s.io -> part }\n"
+    )
+    (folder / "blocks.tdsl").write_text(text)
+    for after in ((), ("--after", "2")):
+        result = tdsl("show", "blocks.tdsl", "--stage", "tree", *after)
+        assert result.status == 0, result.err
+        assert "for io\n    for ii = i\n        part[io] += ...\nfor io\n    s += ..." in result.out
