@@ -83,7 +83,7 @@ class Checker:
                     arrays, dict(zip(self.entry.sizes, bound.sizes, strict=True))
                 )
             except ValueError as error:
-                return ValueError(f"{self.entry.name}: {error}")
+                return error
         return status_error(self.entry, status)
 
     # ------------------------------------------------------------ names
