@@ -93,5 +93,9 @@ def constant(number: Exact, type_: ElemType, span: Span | None) -> Const:
     value = int(number.value)
     low, high = limits(type_)
     if not low <= value <= high:
-        raise TypeMismatch.at(span, f"{value} does not fit into {type_} ({low} to {high})")
+        raise TypeMismatch.at(
+            span,
+            f"{value} does not fit into {type_} ({low} to {high})",
+            help="convert what stands beside it to a wider type, for example `i64(...)`",
+        )
     return Const(value, type_, span=span)

@@ -92,7 +92,8 @@ def _example(scene: Scene) -> str | None:
         return None
     match scene.block():
         case "schedule" | "recipe":
-            return EXAMPLES.get(line[0])
+            used = next((word for word in reversed(line) if word in EXAMPLES), line[0])
+            return EXAMPLES.get(used)
         case "graph" if line[0] == "out":
             return "out y = relu(x)"
     return ITEM_EXAMPLES.get(line[0])

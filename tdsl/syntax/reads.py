@@ -70,11 +70,15 @@ class Reads(ABC):
         """An end of a range, an extent or a size: quasi-affine, made of indices and sizes alone."""
         for part in walk(expr):
             if isinstance(part, tree.Name) and self._is_data(part.id):
-                terms = "run over all and choose by value: `select(c, a, 0)`"
+                help = {
+                    "range": "run over all and choose by value: `select(c, a, 0)`",
+                    "size": "`let` names a size; for a value made of data write an equation, "
+                    "such as `t[i] = ...`",
+                }
                 raise ParseError.at(
                     part.span,
                     f"a {what} is made of indices and sizes, and `{part.id}` is data",
-                    help=terms if what == "range" else None,
+                    help=help.get(what),
                 )
         return affine(self._indices.build(expr, mixed=False), expr.span, what)
 

@@ -113,6 +113,7 @@ class Arrays:
                     f"`{draft.array}` has {rank} dimension{'' if rank == 1 else 's'}, "
                     f"and the left side has {len(draft.subscript)}",
                     Note("its dimensions are given here", where),
+                    help=None if draft.subscript else _for_one_element(draft.array, rank),
                 )
 
     def temp(self, name: str) -> Array:
@@ -124,6 +125,11 @@ class Arrays:
             "temp",
             local=local, span=draft.target_span,
         )  # fmt: skip
+
+
+def _for_one_element(array: str, rank: int) -> str:
+    indices = ", ".join("ijklmnop"[:rank])
+    return f"an equation is written for one element: `{array}[{indices}] = ...`"
 
 
 def _context(expr: tree.Expr, name: str, values: Values) -> ElemType | None:
