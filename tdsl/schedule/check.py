@@ -88,8 +88,17 @@ def illegal(
 ) -> IllegalSchedule:
     """The refusal of a directive: the dependence and two iterations that show it."""
     shown = describe_violation(state.program, violations[0], directive=directive, span=span)
+    if state.strict_fp and _is_float_reduction(state, violations[0]):
+        kept = Note("strict_fp keeps the order of every reduction of floats")
+        shown = replace(shown, notes=(*shown.notes, kept))
     more = len(violations) - 1
     if more:
         rest = Note(f"{more} more dependence{'s' if more > 1 else ''} would be broken")
         shown = replace(shown, notes=(*shown.notes, rest))
     return IllegalSchedule(shown, violations=tuple(violations))
+
+
+def _is_float_reduction(state: State, violation: Violation) -> bool:
+    found = violation.dependence
+    array = state.program.arrays[violation.array]
+    return found is not None and found.relaxable is not None and array.type.is_float
