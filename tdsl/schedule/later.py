@@ -14,6 +14,5 @@ LATER: dict[str, str] = {
     "Transpose": "`transpose` turns a small copy in registers and is not applied yet",
     "Dot": "`dot` uses instructions that sum groups of products and is not applied yet",
     "Expect": "`expect` looks at the generated assembly and is not applied yet",
-    "tail overrun": "`tail overrun` runs past the end of an array and is not applied yet",
     "stage as": "`stage` with a layout of its own is not applied yet",
 }

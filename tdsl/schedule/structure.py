@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from tdsl.diagnostics import Span
-from tdsl.polyhedral import edit
+from tdsl.diagnostics import Diagnostic, IllegalSchedule, Note, Span
+from tdsl.polyhedral import dependences, edit
 from tdsl.polyhedral.extent import extent, rectangular
+from tdsl.polyhedral.overrun import overrun
 from tdsl.polyhedral.tails import shifted
 from tdsl.polyhedral.tree import SplitInfo, Tail, loops_of, statements
 from tdsl.schedule.directives import (
@@ -31,7 +32,7 @@ from tdsl.schedule.state import LoopAt, State
 from tdsl.syntax.print_directive import print_directive
 from tdsl.syntax.tree import Binary, Expr, Name, Number, Unary
 
-MODES = ("guard", "mask", "peel", "cases", "narrow", "shift")
+MODES = ("guard", "mask", "peel", "cases", "narrow", "shift", "overrun")
 FACTOR = 1 << 40  # sizes end there
 
 
@@ -100,6 +101,8 @@ def _split(
         state = _shifted(state, at, SplitInfo(outer, inner, factor, tail), span)
         tree = state.tree
     else:
+        if tail.mode == "overrun":
+            state = _overrun(state, at, factor, span)
         tree = edit.split(
             state.program, state.tree, at.statement, at.name, factor, outer, inner, tail
         )
@@ -121,6 +124,21 @@ def _shifted(state: State, at: LoopAt, info: SplitInfo, span: Span | None) -> St
         state.program, state.tree, state.dependences, (at.statement, at.name), info
     )
     return replace(state, program=program, tree=tree, dependences=known)
+
+
+def _overrun(state: State, at: LoopAt, factor: int, span: Span | None) -> State:
+    """A temp computed to the end of its last block, where it has a value there."""
+    program, wrong = overrun(state.program, at.loop, factor)
+    if wrong:
+        raise IllegalSchedule(
+            Diagnostic(
+                f"tail overrun of {at}: {wrong[0].message}",
+                span,
+                IllegalSchedule.code,
+                (Note("so it has no value beyond its end", wrong[0].span), *wrong[0].notes),
+            )
+        )
+    return replace(state, program=program, dependences=dependences.compute(program))
 
 
 def tile(state: State, d: Tile, on: Sequence[str]) -> State:
