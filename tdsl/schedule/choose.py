@@ -44,9 +44,18 @@ def holds(
     if condition is None:
         return True
     value = Evaluator(kernel, target, sizes=sizes or {}, lets=lets or {}).value(condition)
-    if value is not None and not isinstance(value, bool):
-        raise refusal(condition.span, "`when` wants a condition")
+    number = value is None and _is_number(condition)
+    if number or (value is not None and not isinstance(value, bool)):
+        raise refusal(
+            condition.span, "`when` wants a condition", help="compare, for example `N >= 64`"
+        )
     return value
+
+
+def _is_number(condition: Expr) -> bool:
+    """Whether an expression of unbound sizes cannot be a condition."""
+    arithmetic = isinstance(condition, surface.Binary) and condition.op not in ("and", "or")
+    return arithmetic or isinstance(condition, surface.Name)
 
 
 def variants(file: File, kernel: str) -> tuple[Schedule, ...]:

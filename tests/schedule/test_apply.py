@@ -94,6 +94,7 @@ def test_float_sums_need_reassociate_integers_and_maxima_do_not() -> None:
     assert names(on_matmul("reassociate C vectorize C.k")) == ["i", "j", "k", "k_v"]
     assert names(reduction("sum", "i32"), "s") == ["i", "j", "j_v"]
     assert names(reduction("max", "f32"), "s") == ["i", "j", "j_v"]
+    # Of zeros with signs, max depends on the order.
     kept = "strict_fp keeps the order of every reduction of floats"
     with pytest.raises(IllegalSchedule, match=kept):
         reduction("max", "f32", strict_fp=True)
