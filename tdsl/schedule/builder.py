@@ -28,7 +28,7 @@ from tdsl.syntax.parser import parse_directives, parse_expr
 from tdsl.syntax.print_directive import print_directive
 from tdsl.syntax.tree import Call, Expr, Recipe
 
-Value = int | str | Expr
+Value = SupportsIndex | str | Expr
 """An integer, an expression as text ("2 * lanes(f32)"), or a value of the surface tree."""
 
 
@@ -44,7 +44,7 @@ class Directives:
             self._add(directive)
 
     def split(
-        self, *loops: str, by: Value, into: tuple[str, str], tail: str | Sequence[str] = ()
+        self, *loops: str, by: Value, into: Sequence[str], tail: str | Sequence[str] = ()
     ) -> None:
         outer, inner = _names(into, 2)
         self._add(d.Split(_refs(loops), _expr(by), outer, inner, _words(tail)))
@@ -82,7 +82,7 @@ class Directives:
     def reverse(self, *loops: str) -> None:
         self._add(d.Reverse(_refs(loops)))
 
-    def wavefront(self, first: str, second: str, into: tuple[str, str]) -> None:
+    def wavefront(self, first: str, second: str, into: Sequence[str]) -> None:
         outer, inner = _names(into, 2)
         self._add(d.Wavefront(_ref(first), _ref(second), outer, inner))
 
