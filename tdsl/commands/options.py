@@ -66,7 +66,11 @@ def sizes_of(values: Iterable[str]) -> dict[str, int]:
     found = {}
     for name, text in pairs(values, "--size", "N=64").items():
         if not re.fullmatch(r"[+-]?[0-9]{1,30}", text):
-            raise WrongUse(f"--size {name}={text}: {text!r} is not an integer")
+            several = "write --size once for each: --size M=64 --size N=64"
+            raise WrongUse(
+                f"--size {name}={text}: {text!r} is not an integer",
+                several if "," in text else None,
+            )
         if not 0 <= int(text) < SIZE_LIMIT:
             raise WrongUse(f"--size {name}={text}: sizes satisfy 0 <= {name} < 2^40")
         found[name] = int(text)

@@ -37,6 +37,9 @@ CASES: dict[str, tuple[list[str], str]] = {
         "there is no target 'avx2+vnni'",
     ),
     "size not a number": (["compile", "matmul.tdsl", "--size", "N=abc"], "'abc' is not an integer"),
+    "sizes in one option": (
+        ["run", "matmul.tdsl", "--size", "M=4,N=4"], "write --size once for each",
+    ),
     "size a fraction": (["compile", "matmul.tdsl", "--size", "N=1.5"], "'1.5' is not an integer"),
     "size negative": (["compile", "matmul.tdsl", "--size", "N=-1"], "sizes satisfy 0 <= N < 2^40"),
     "size too large": (
