@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, permutations
 
 from tdsl.diagnostics import Error, Fix, IllegalSchedule
@@ -30,6 +30,7 @@ from tdsl.schedule.literal import number
 from tdsl.schedule.references import candidates, every
 from tdsl.schedule.resolve import Step
 from tdsl.schedule.state import State
+from tdsl.schedule.temps import Suggestion, Works, local_temp
 from tdsl.syntax.print_directive import print_directive
 from tdsl.syntax.tree import Binary, Expr, Name
 
@@ -39,16 +40,6 @@ BLOCK = 1024  # terms that are added at a time where threads share a sum
 
 Attempt = Callable[[State, Step], State]
 """Applies a step, or raises."""
-
-Works = Callable[..., bool]
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """What is said, and the directives that do it where they go before the refused one."""
-
-    text: str
-    before: tuple[Directive, ...] = ()
 
 
 def helped(error: IllegalSchedule, state: State, step: Step, attempt: Attempt) -> IllegalSchedule:
@@ -74,6 +65,7 @@ def helped(error: IllegalSchedule, state: State, step: Step, attempt: Attempt) -
         _distribution(state, step, works),
         _other_order(state, step, works),
         _other_loop(state, step, works),
+        local_temp(error.violations, state, step, works),
         _factor(error.violations, state, step, works),
         _plain(state, step, works),
     )
