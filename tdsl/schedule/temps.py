@@ -1,4 +1,4 @@
-"""A temp of a `for` body instead of one that all iterations share: suggested where it would help."""
+"""Suggests a temp of a `for` body instead of one that all iterations share."""
 
 from __future__ import annotations
 
@@ -30,11 +30,8 @@ def local_temp(
     """Where only one temp is in the way, and each iteration writes it before it reads it."""
     kernel = state.program.kernel
     names = {v.array for v in violations}
-    written = {s.name for s in kernel.statements}
-    if (
-        len(names) != 1
-        or {s.init_of or s.name for s in state.program.statements.values()} != written
-    ):
+    as_written = {s.init_of or s.name for s in state.program.statements.values()}
+    if len(names) != 1 or as_written != {s.name for s in kernel.statements}:
         return
     (name,) = names
     array = kernel.array(name)
@@ -45,10 +42,8 @@ def local_temp(
         arrays = tuple(local if a.name == name else a for a in kernel.arrays)
         trial = _with(state, replace(kernel, arrays=arrays))
         if trial is not None and works(trial, step):
-            text = (
-                f"declare `temp {name}` in the body of `for {index}`: every iteration has its own"
-            )
-            yield Suggestion(text)
+            where = f"in the body of `for {index}`"
+            yield Suggestion(f"declare `temp {name}` {where}: every iteration has its own")
 
 
 def _with(state: State, kernel: Kernel) -> State | None:

@@ -32,7 +32,7 @@ CALLS: list[Any] = [{"N": n, "M": 3} for n in (0, 1, 2, 7, 8, 9, 31, 32, 33, 40)
     ],
 )
 def test_overrun(text: str, name: str, directives: str, target: str) -> None:
-    calls = [{s: c[s] for s in ("N", "M") if f"{s}]" in text} for c in CALLS]
+    calls: list[Any] = [{s: c[s] for s in ("N", "M") if f"{s}]" in text} for c in CALLS]
     held(with_schedule(text, name, directives), name, calls, target=target)
 
 
