@@ -61,6 +61,8 @@ def seidel(n: int = 1000, steps: int = 100) -> Case:
     start = np.random.default_rng(0).standard_normal((n, n))
     a, b = start.copy(), start.copy()
     set_threads(2)
+    if torch is not None:
+        torch.set_num_threads(2)  # its OpenMP is in this process too, and may serve the kernel
     tiled(A=a, T=steps)
     plain(A=b, T=steps)
     if not np.array_equal(a, b):
