@@ -141,7 +141,9 @@ class Code:
     def store(self, item: v.Store) -> None:
         """A store; loads that it may change are forgotten, what it wrote is known."""
         value = item.value
-        if isinstance(value, v.Op | v.Cast | v.Choose):
+        # A register may change afterwards: what is remembered is the value that was stored.
+        register = isinstance(value, v.Ref) and value not in self._loaded.values()
+        if register or isinstance(value, v.Op | v.Cast | v.Choose):
             ref = v.Ref(self.names.fresh(item.buffer), value.type)
             self.items.append(v.Let(ref.name, value))
             value = ref

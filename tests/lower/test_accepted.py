@@ -84,6 +84,20 @@ schedule f for any {
     stage y at io in registers
 }
 """,
+    "a register that is stored and then read from where it went": """
+kernel f(N) {
+    in x: i32[N]
+    out y: i32[N]
+    for i in 0..N {
+        temp t: i32[3]
+        t[0] = x[i]
+        t[1] = t[0] * 2
+        t[2] = t[1] + t[0]
+        o: y[i] = t[2]
+    }
+}
+schedule f for any { stage x at i in registers }
+""",
     "a mask in front of blocks that have one of its name": """
 kernel f(M, N) {
     in x: f64[N]
