@@ -53,6 +53,11 @@ def row_cases(rows: int = 1024, columns: int = 1024) -> Iterator[Case]:
     )  # fmt: skip
 
 
+def sweep_cases() -> Iterator[Case]:
+    """Built last: how many threads run is the process's, not the case's."""
+    yield seidel()
+
+
 def seidel(n: int = 1000, steps: int = 100) -> Case:
     """Skewed, tiled and on two threads, against the program's own order on one."""
     kernel = tdsl.load(KERNELS / "seidel2d.tdsl")["seidel2d"]

@@ -21,7 +21,7 @@ from rich.progress import Progress
 from benchmarks.cases import Differs, cases
 from benchmarks.machine import FORCED, environment, facts
 from benchmarks.report import Measured, Row, Started, markdown, tables
-from benchmarks.rows import row_cases, seidel
+from benchmarks.rows import row_cases, sweep_cases
 from benchmarks.startup import CommandFailed, commands, spent
 from tdsl.runtime.measure import compare
 
@@ -72,7 +72,7 @@ def _kernels(screen: Console, seconds: float) -> list[Row]:
     rows = []
     with Progress(console=screen, transient=True) as progress:
         task = progress.add_task("kernels", total=None)
-        for case in chain(cases(), row_cases(), [seidel()]):
+        for case in chain(cases(), row_cases(), sweep_cases()):
             progress.update(task, description=case.name)
             sides = {case.peer: case.theirs, "tdsl": case.ours}
             found = compare(sides, baseline=case.peer, seconds=seconds, clock=case.clock)
