@@ -127,7 +127,7 @@ def check_vector(
         if one_element and may_reorder(dependence, program, reassociate, strict_fp):
             continue
         pairs = pairs.intersect(_distance(loop, dependence, "a != b", lanes))
-        if one_element and stmt.is_update:
+        if one_element and dependence.relaxable is not None:
             # Lanes add separately, also where the loops inside never run two of them at once.
             result += _violation("vector", program, dependence, [(loop.name, pairs)])
             continue
