@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +40,17 @@ def facts() -> dict[str, str]:
         "Python": platform.python_version(),
         "NumPy": f"{np.__version__} ({library or 'no BLAS found'})",
         "onnxruntime": onnxruntime.__version__,
+        "PyTorch": _installed("torch"),
         "C compiler": _first_line(["gcc", "--version"]),
         "load at the start": f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors",
     }
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed: its cases are left out"
 
 
 def _processor() -> str:
