@@ -57,11 +57,6 @@ def sequence(children: Iterable[Node]) -> Node:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
-def names_on_paths(tree: Node, names: Sequence[str]) -> set[str]:
-    """Names of all loops that share a path with a statement of `names`."""
-    return {loop.name for s in names for loop in loops_of(tree, s)}
-
-
 def rename_partner(node: Node, old: str, new: str) -> Node:
     """Below a renamed loop: the inner loops of its split name it by its new name."""
     match node:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from tdsl.ir.index import add, const, maximum, simplify, sub
-from tdsl.ir.kernel import Array, Cast, Const, Expr, Op, Read, Select, Size, Var
+from tdsl.ir.kernel import Array, Const, Expr, Read, Size, Var, rebuilt
 from tdsl.polyhedral.edit import find
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.inits import coordinate_map
@@ -245,18 +245,7 @@ class _Grow:
         return replace(access, map=result, subscript=(*self.offsets, *subscript))
 
     def _expr(self, expr: Expr) -> Expr:
-        match expr:
-            case Read(array, indices, type):
-                inner = tuple(self._expr(i) for i in indices)
-                if array == self.array:
-                    inner = (*self.offsets, *inner)
-                return Read(array, inner, type, span=expr.span)
-            case Op(op, args, type):
-                return Op(op, tuple(self._expr(a) for a in args), type, span=expr.span)
-            case Cast(mode, arg, type):
-                return Cast(mode, self._expr(arg), type, span=expr.span)
-            case Select(condition, then, other, type):
-                chosen, first, second = (self._expr(e) for e in (condition, then, other))
-                return Select(chosen, first, second, type, span=expr.span)
-            case _:
-                return expr
+        new = rebuilt(expr, self._expr)
+        if isinstance(new, Read) and new.array == self.array:
+            return replace(new, indices=(*self.offsets, *new.indices))
+        return new

@@ -66,11 +66,6 @@ def scope_of(program: Program, statement: str) -> Scope:
     return scope(stmt.indices, program.params, stmt.tuple_name)
 
 
-def size_scope(program: Program) -> Scope:
-    """The scope of expressions of sizes alone."""
-    return scope((), program.params, None)
-
-
 def _with_nests(
     body: Sequence[BodyItem], outer: tuple[Nest, ...] = ()
 ) -> Iterator[tuple[Statement, tuple[Nest, ...]]]:

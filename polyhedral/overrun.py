@@ -25,7 +25,19 @@ from tdsl.ir.index import (
     simplify,
     variables,
 )
-from tdsl.ir.kernel import INDEX, Array, Cast, Const, Expr, Kernel, Op, Read, Select, Statement, Var
+from tdsl.ir.kernel import (
+    INDEX,
+    Array,
+    Const,
+    Expr,
+    Kernel,
+    Op,
+    Read,
+    Select,
+    Statement,
+    Var,
+    rebuilt,
+)
 from tdsl.ir.types import BOOL
 from tdsl.polyhedral import model, proofs
 from tdsl.polyhedral.edit import EditError
@@ -85,29 +97,17 @@ def _longer(kernel: Kernel, source: Statement, index: str, factor: int) -> Kerne
 
 def _masked(expr: Expr, kernel: Kernel, index: str) -> Expr:
     """The expression with reads that follow the index taken as 0 outside their arrays."""
-
-    def below(e: Expr) -> Expr:
-        return _masked(e, kernel, index)
-
-    match expr:
-        case Read(array, subscript, type):
-            inside: list[Expr] = []
-            for place, extent in zip(subscript, kernel.array(array).shape, strict=True):
-                if index in variables(place):
-                    inside += [compare("le", ZERO, place), compare("lt", place, extent)]
-            condition = conjunction(tuple(inside))
-            if condition is None:
-                return expr
-            zero = Const(False if type == BOOL else 0.0 if type.is_float else 0, type)
-            return Select(condition, expr, zero, type, span=expr.span)
-        case Op(op, args, type):
-            return Op(op, tuple(below(a) for a in args), type, span=expr.span)
-        case Cast(mode, arg, type):
-            return Cast(mode, below(arg), type, span=expr.span)
-        case Select(condition, then, other, type):
-            return Select(below(condition), below(then), below(other), type, span=expr.span)
-        case _:
-            return expr
+    if not isinstance(expr, Read):
+        return rebuilt(expr, lambda e: _masked(e, kernel, index))
+    inside: list[Expr] = []
+    for place, extent in zip(expr.indices, kernel.array(expr.array).shape, strict=True):
+        if index in variables(place):
+            inside += [compare("le", ZERO, place), compare("lt", place, extent)]
+    condition = conjunction(tuple(inside))
+    if condition is None:
+        return expr
+    zero = Const(False if expr.type == BOOL else 0.0 if expr.type.is_float else 0, expr.type)
+    return Select(condition, expr, zero, expr.type, span=expr.span)
 
 
 def _with(arrays: tuple[Array, ...], new: Array) -> tuple[Array, ...]:

@@ -16,7 +16,7 @@ from functools import reduce
 import islpy as isl
 
 from tdsl.ir.index import simplify, sub
-from tdsl.ir.kernel import INDEX, Array, Cast, Const, Expr, Op, Read, Select, Size, Var
+from tdsl.ir.kernel import INDEX, Array, Const, Expr, Op, Read, Size, Var, rebuilt
 from tdsl.polyhedral.affine import set_space
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import sequence
@@ -190,24 +190,10 @@ def _reads(
     expr: Expr, copy: _Copy, subscript: Callable[[Sequence[Expr]], tuple[Expr, ...]]
 ) -> Expr:
     """The expression with the reads of the array going to the copy."""
-
-    def below(e: Expr) -> Expr:
-        return _reads(e, copy, subscript)
-
-    match expr:
-        case Read(array, indices, type):
-            inner = tuple(below(i) for i in indices)
-            if array == copy.array.name:
-                return Read(copy.name, subscript(inner), type, span=expr.span)
-            return Read(array, inner, type, span=expr.span)
-        case Op(op, args, type):
-            return Op(op, tuple(below(a) for a in args), type, span=expr.span)
-        case Cast(mode, arg, type):
-            return Cast(mode, below(arg), type, span=expr.span)
-        case Select(condition, then, other, type):
-            return Select(below(condition), below(then), below(other), type, span=expr.span)
-        case _:
-            return expr
+    new = rebuilt(expr, lambda e: _reads(e, copy, subscript))
+    if isinstance(new, Read) and new.array == copy.array.name:
+        return replace(new, array=copy.name, indices=subscript(new.indices))
+    return new
 
 
 # ---------------------------------------------------------------- the copying statements

@@ -14,7 +14,7 @@ from tdsl import driver
 from tdsl.built import messages
 from tdsl.checking import check_items, kernel_warnings
 from tdsl.commands import console
-from tdsl.diagnostics import Diagnostic, Error, Note, ParseError, UnsupportedTarget, render
+from tdsl.diagnostics import Diagnostic, Error, Note, ParseError, UnsupportedTarget
 from tdsl.schedule.choose import variants
 from tdsl.source import module_name, read_source
 from tdsl.syntax import tree
@@ -254,8 +254,3 @@ def warn(part: driver.Compilation) -> None:
 def described(part: driver.Compilation) -> str:
     """`schedule tiled`, or the program's own order."""
     return f"schedule {part.label}" if part.label else "the program's own order"
-
-
-def as_text(error: Error) -> str:
-    """All that an error says."""
-    return "\n".join(render(d) for d in error.diagnostics)

@@ -6,10 +6,10 @@ of equal atoms have equal forms, so that `q * 1 + (r - 0)` and `r + q` compare a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Select, Var, walk
+from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Select, Var, rebuilt, walk
 
 
 @dataclass(frozen=True)
@@ -108,18 +108,7 @@ def substitute(expr: Expr, values: Mapping[Expr, Expr]) -> Expr:
     """The expression with variables or sizes replaced; index arithmetic is not simplified."""
     if expr in values:
         return values[expr]
-    match expr:
-        case Read(array, indices, type_):
-            return Read(array, _all(indices, values), type_, span=expr.span)
-        case Op(op, args, type_):
-            return Op(op, _all(args, values), type_, span=expr.span)
-        case Cast(mode, arg, type_):
-            return Cast(mode, substitute(arg, values), type_, span=expr.span)
-        case Select(condition, then, other, type_):
-            c, t, o = _all((condition, then, other), values)
-            return Select(c, t, o, type_, span=expr.span)
-        case _:
-            return expr
+    return rebuilt(expr, lambda e: substitute(e, values))
 
 
 def non_affine(expr: Expr) -> Expr | None:
@@ -134,10 +123,6 @@ def non_affine(expr: Expr) -> Expr | None:
                 if not isinstance(b, Const):
                     return e
     return None
-
-
-def _all(exprs: Iterable[Expr], values: Mapping[Expr, Expr]) -> tuple[Expr, ...]:
-    return tuple(substitute(e, values) for e in exprs)
 
 
 def _atom(expr: Expr) -> Linear:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache, reduce
 
-from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Select, Size, Var, walk
+from tdsl.ir.kernel import INDEX, Const, Expr, Op, Select, Size, Var, rebuilt, walk
 from tdsl.ir.types import BOOL
 
 Monomial = tuple[Expr, ...]
@@ -265,25 +265,9 @@ def constant_difference(left: Expr, right: Expr) -> int | None:
 
 def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """Variables replaced by expressions (everywhere, also inside subscripts of reads)."""
-    match expr:
-        case Var(name) if name in values:
-            return values[name]
-        case Op(op, args, type):
-            return Op(op, tuple(substitute(a, values) for a in args), type, span=expr.span)
-        case Read(array, indices, type):
-            return Read(array, tuple(substitute(i, values) for i in indices), type, span=expr.span)
-        case Cast(mode, arg, type):
-            return Cast(mode, substitute(arg, values), type, span=expr.span)
-        case Select(condition, then, other, type):
-            return Select(
-                substitute(condition, values),
-                substitute(then, values),
-                substitute(other, values),
-                type,
-                span=expr.span,
-            )
-        case _:
-            return expr
+    if isinstance(expr, Var):
+        return values.get(expr.name, expr)
+    return rebuilt(expr, lambda e: substitute(e, values))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -7,7 +7,7 @@ integers (type `INDEX`); data are of an element type. Made by `tdsl.syntax.elabo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tdsl.diagnostics import Span
@@ -126,6 +126,21 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (condition, then, other)
         case _:
             return ()
+
+
+def rebuilt(expr: Expr, edit: Callable[[Expr], Expr]) -> Expr:
+    """The expression with each of its operands edited; its place stays."""
+    match expr:
+        case Read(array, indices, type):
+            return Read(array, tuple(edit(i) for i in indices), type, span=expr.span)
+        case Op(op, args, type):
+            return Op(op, tuple(edit(a) for a in args), type, span=expr.span)
+        case Cast(mode, arg, type):
+            return Cast(mode, edit(arg), type, span=expr.span)
+        case Select(condition, then, other, type):
+            return Select(edit(condition), edit(then), edit(other), type, span=expr.span)
+        case _:
+            return expr
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tdsl.ir import vector as v
 from tdsl.ir.index import constant_difference, variables
 from tdsl.ir.kernel import Const, Expr
+from tdsl.ir.walk_vector import items, operands
 
 
 class Names:
@@ -215,23 +216,6 @@ def buffers(value: v.Value) -> frozenset[str]:
     return own
 
 
-def operands(value: v.Value) -> tuple[v.Value, ...]:
-    """The values that a value is made of."""
-    match value:
-        case v.Splat(arg) | v.Cast(_, arg) | v.Reduce(_, arg):
-            return (arg,)
-        case v.Load():
-            return () if value.mask is None else (value.mask,)
-        case v.Gather():
-            return (value.offset,) if value.mask is None else (value.offset, value.mask)
-        case v.Op(_, args):
-            return args
-        case v.Choose(mask, then, other):
-            return (mask, then, other)
-        case _:
-            return ()
-
-
 def rebuild(value: v.Value, args: list[v.Value]) -> v.Value:
     """The same value with other operands (in the order of `operands`)."""
     if tuple(args) == operands(value):
@@ -257,23 +241,5 @@ def rebuild(value: v.Value, args: list[v.Value]) -> v.Value:
 
 def written(code: Iterable[v.Item]) -> set[str]:
     """The buffers that some code stores to."""
-    result: set[str] = set()
-    for item in code:
-        match item:
-            case v.Store(buffer) | v.Scatter(buffer):
-                result.add(buffer)
-            case v.For(body=body):
-                result |= written(body.items)
-            case v.Block(items):
-                result |= written(items)
-            case v.If(_, then, other):
-                result |= written(then.items)
-                if other is not None:
-                    result |= written(other.items)
-            case v.Switch(_, cases, default):
-                for _, block in cases:
-                    result |= written(block.items)
-                result |= written(default.items)
-            case _:
-                pass
-    return result
+    inside = items(v.Block(tuple(code)))
+    return {i.buffer for i in inside if isinstance(i, v.Store | v.Scatter)}

@@ -12,7 +12,8 @@ from tdsl.ir import vector as v
 from tdsl.ir.index import const, linear_in, simplify, substitute, variables
 from tdsl.ir.kernel import Expr
 from tdsl.ir.types import BOOL, I64, U8, ElemType
-from tdsl.lower.builder import Code, operands
+from tdsl.ir.walk_vector import operands
+from tdsl.lower.builder import Code
 from tdsl.lower.context import Context
 from tdsl.lower.keep import COMBINE, partial_for, register_for
 from tdsl.lower.memory import stored_type

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from tdsl.ir import vector as v
 from tdsl.ir.index import add, difference, poly, sub
 from tdsl.ir.kernel import Expr, Var
-from tdsl.lower.builder import Names, operands, rebuild
+from tdsl.ir.walk_vector import operands
+from tdsl.lower.builder import Names, rebuild
 
 SHORT = 2  # an offset of so few terms needs no base
 

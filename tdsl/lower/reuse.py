@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tdsl.ir import vector as v
-from tdsl.lower.builder import Names, operands, rebuild
+from tdsl.ir.walk_vector import items as walk
+from tdsl.ir.walk_vector import operands
+from tdsl.lower.builder import Names, rebuild
 
 
 def share(block: v.Block, names: Names, changing: frozenset[str] = frozenset()) -> v.Block:
@@ -134,38 +136,14 @@ def _with_values(item: v.Item, values: list[v.Value]) -> v.Item:
             return item
 
 
-def defined(items: Iterable[v.Item]) -> frozenset[str]:
+def defined(code: Iterable[v.Item]) -> frozenset[str]:
     """Names of all variables of some code."""
-    return _names(items, (v.Let, v.LetIndex, v.Declare, v.Assign, v.For))
+    inside = list(walk(v.Block(tuple(code))))
+    loops = (i.var for i in inside if isinstance(i, v.For))
+    named = v.Let | v.LetIndex | v.Declare | v.Assign
+    return frozenset([*loops, *(i.name for i in inside if isinstance(i, named))])
 
 
-def _assigned(items: Iterable[v.Item]) -> frozenset[str]:
-    return _names(items, (v.Declare, v.Assign))
-
-
-def _names(items: Iterable[v.Item], kinds: tuple[type, ...]) -> frozenset[str]:
-    result: set[str] = set()
-    for item in items:
-        match item:
-            case v.Let(name) | v.LetIndex(name) | v.Declare(name) | v.Assign(name):
-                if isinstance(item, kinds):
-                    result.add(name)
-            case v.For(var=name) if v.For in kinds:
-                result.add(name)
-            case _:
-                pass
-        match item:
-            case v.For(body=body):
-                result |= _names(body.items, kinds)
-            case v.If(_, then, other):
-                result |= _names(then.items, kinds)
-                result |= _names(other.items, kinds) if other is not None else set()
-            case v.Switch(_, cases, default):
-                for _, block in cases:
-                    result |= _names(block.items, kinds)
-                result |= _names(default.items, kinds)
-            case v.Block(inner):
-                result |= _names(inner, kinds)
-            case _:
-                pass
-    return frozenset(result)
+def _assigned(code: Iterable[v.Item]) -> frozenset[str]:
+    inside = walk(v.Block(tuple(code)))
+    return frozenset(i.name for i in inside if isinstance(i, v.Declare | v.Assign))

@@ -35,6 +35,7 @@ from tdsl.ir.kernel import (
     Select,
     Statement,
     Var,
+    rebuilt,
     walk,
 )
 from tdsl.ir.types import BOOL, I64, ElemType
@@ -256,22 +257,13 @@ class Tuples:
 
 def _placed(expr: Expr, known: Mapping[str, Expr]) -> Expr:
     """The expression with values for the scalars that a combine names."""
-
-    def below(e: Expr) -> Expr:
-        return _placed(e, known)
-
     match expr:
         case Read(name, ()) if name in known:
             return known[name]
-        case Op(op, args, type):
-            return Op(op, tuple(below(a) for a in args), type, span=expr.span)
-        case Cast(mode, arg, type):
-            return Cast(mode, below(arg), type, span=expr.span)
-        case Select(condition, then, other, type):
-            chosen = below(condition)
-            return Select(chosen, below(then), below(other), type, span=expr.span)
-        case _:
+        case Read():
             return expr
+        case _:
+            return rebuilt(expr, lambda e: _placed(e, known))
 
 
 def _written(expr: tree.Expr, lets: Mapping[str, tree.Expr]) -> tree.Expr:
