@@ -168,7 +168,7 @@ class _Maker:
             source.value,
             source.reduction,
             init_of,
-            source.span,
+            span=source.span,
         )
 
     def _reads(self, expr: Expr, where: Scope, domain: isl.Set, exact: bool) -> Iterator[Access]:

@@ -33,12 +33,27 @@ class Access:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What the instances of a statement that a directive made stand for.
+
+    map: own instance tuple -> instance of `statement` of the program that value flow is compared
+    with. Several instances may stand for one: it is then computed again.
+    """
+
+    statement: str
+    map: isl.Map = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Stmt:
     """A statement with its instances. `value` and `subscript` are over Var(indices).
 
     op: "define", or the update operator that joins the element and the value (see
     `tdsl.ir.kernel.Statement.op`). An update reads its element: that read is not in `reads`.
     reduction: names of the reduced indices. init_of: S, in the statement `S.init`.
+    origin: for one that a placement made of another (`compute`, parts of it): what its instances
+    stand for; None: themselves. copies: for one that only moves elements (`pack`, `stage`): the
+    array that they come from; it writes each unchanged, or the 0 of a place that nobody needs.
     """
 
     name: str
@@ -51,6 +66,8 @@ class Stmt:
     value: Expr | None = None
     reduction: tuple[str, ...] = ()
     init_of: str | None = None
+    origin: Origin | None = field(default=None, compare=False)
+    copies: str | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -67,6 +84,7 @@ class Program:
     statements  name -> Stmt in textual order, `S.init` just before its S.
     arrays   name -> Array (the kernel's and those that passes add).
     extents  name -> isl set of the elements of the array (its box).
+    prepared statements that run once, in `NAME_prepare`; in the tree they stand before all others.
     """
 
     kernel: Kernel
@@ -75,6 +93,7 @@ class Program:
     statements: Mapping[str, Stmt]
     arrays: Mapping[str, Array]
     extents: Mapping[str, isl.Set] = field(compare=False)
+    prepared: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

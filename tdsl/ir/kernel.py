@@ -155,7 +155,9 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 @dataclass(frozen=True)
 class Array:
-    """`role`: in, const, out, inout, temp or table. `values`: a table's, flat, row-major.
+    """`role`: in, const, out, inout, temp (workspace) or table; placed by a schedule: stack (in
+    the block of its loop), scratch (workspace, one a thread) or prepared (made by
+    `NAME_prepare`). `values`: a table's, flat, row-major.
 
     `strides`: per dimension an Expr in elements, or the name of the C argument for a free one;
     None is row-major and contiguous. `range`: promised lo (inclusive) and hi (exclusive) of values.
@@ -175,7 +177,7 @@ class Array:
 
     @property
     def is_argument(self) -> bool:
-        return self.role not in ("temp", "table")
+        return self.role in ("in", "const", "out", "inout")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tdsl.polyhedral.edit import find
+from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import statements
 from tdsl.schedule.directives import Stage
 from tdsl.schedule.hints import closest, listing, refusal
@@ -57,9 +58,12 @@ def stage(state: State, d: Stage, on: Sequence[str]) -> State:
 
 
 def hosted(state: State, at: LoopAt) -> str | None:
-    """What a loop hosts, so that it is no longer split or reordered."""
+    """What a loop, or one inside it, hosts, so that it is no longer split or reordered."""
     for request in state.stages:
         statement, name = request.loop
         if find(state.tree, statement, name) is at.loop:
             return f"stage {request.array} at {at}"
+    for statement, name, directive in state.hosts:
+        if any(loop is at.loop for loop in path_to(state.tree, statement, name)):
+            return directive
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tdsl.diagnostics import Diagnostic, Span
@@ -46,6 +46,24 @@ class StageRequest:
 
 
 @dataclass(frozen=True)
+class ComputeRequest:
+    """`compute P at l`, after it was applied: where P's memory is to be when all is scheduled.
+
+    at: the loop of the computation, by a statement below it and its name; None at root and at
+    prepare. store: the loop once in each of whose iterations the memory exists (`store P at`), by
+    default `at`. memory: registers, stack, scratch, heap or None. fold: (dimension, n). layout:
+    storage indices over the array's. inside: the array in whose memory it lives.
+    """
+
+    array: str
+    at: tuple[str, str] | None
+    store: tuple[str, str] | None
+    memory: str | None = None
+    fold: tuple[tuple[int, int], ...] = ()
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class State:
     """The tree, and what was declared beside it.
 
@@ -53,6 +71,12 @@ class State:
     collapsed    symbolic `collapse`s: a statement, the outer loop's name, the inner loop's
     marked       where marks were made: a statement, the loop's name, the directive
     lanes        elements of a vector of the target
+    base         program and tree before the first placement: what value flow is compared with
+    computed     what `compute` moved: memory is decided when the schedule is complete
+    private      array -> the loop (a statement below it, its name) in each of whose iterations,
+                 and of the loops around it, its memory is new
+    hosts        loops that something was placed at, and the directive: they keep their shape
+    aliases      (statement, name) -> the name of the loop around it that its own was merged with
     """
 
     program: Program
@@ -65,6 +89,11 @@ class State:
     marked: tuple[tuple[str, str, Span | None], ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
     strict_fp: bool = False
+    base: tuple[Program, Node] | None = None
+    computed: tuple[ComputeRequest, ...] = ()
+    private: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    hosts: tuple[tuple[str, str, str], ...] = ()
+    aliases: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
