@@ -203,6 +203,12 @@ def check_arguments(
     return ArgumentPlan(kernel).sizes(arrays, given)
 
 
+def sizes_told_by(kernel: Kernel, roles: frozenset[str]) -> frozenset[str]:
+    """The unbound sizes that the shapes of arguments of these roles determine."""
+    names = {a.name for a in kernel.arguments if a.role in roles}
+    return frozenset(s.size for s in _sources(kernel) if s.argument in names)
+
+
 def _sizes_of(expr: Expr) -> list[str]:
     return list(dict.fromkeys(e.name for e in walk(expr) if isinstance(e, Size)))
 
