@@ -15,13 +15,15 @@ from tdsl.polyhedral.edit import EditError
 from tdsl.polyhedral.model import initial_tree
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.tree import Node, statements
-from tdsl.schedule import check, fresh, marks, orders, parts, places, structure, suggest
+from tdsl.schedule import check, computes, fresh, marks, orders, parts, places, structure, suggest
 from tdsl.schedule.directives import (
     Collapse,
+    Compute,
     Directive,
     Distribute,
     Extend,
     Factor,
+    Finish,
     Fuse,
     LoopRef,
     Order,
@@ -182,6 +184,10 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return _reassociated(state, d)
         case Stage():
             return places.stage(state, d, on)
+        case Compute():
+            return computes.compute(state, d, on)
+        case Finish():
+            return computes.finish(state, d, on)
         case _:
             raise refusal(d.span, LATER[type(d).__name__])
 

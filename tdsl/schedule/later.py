@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 LATER: dict[str, str] = {
-    "Compute": "`compute` moves a producer to its consumer and is not applied yet",
     "Store": "`store` places an array and is not applied yet",
     "Pack": "`pack` copies an operand into the order of its use and is not applied yet",
     "Inline": "`inline` substitutes a definition at its uses and is not applied yet",
-    "Finish": "`finish` runs an epilogue behind a blocked reduction and is not applied yet",
     "Layout": "`layout` stores an argument in another order and is not applied yet",
     "Prefetch": "`prefetch` asks for the lines of a later iteration and is not applied yet",
     "Stream": "`stream` writes past the caches and is not applied yet",

@@ -1,0 +1,132 @@
+"""`compute` and `finish`: nests move into loops of others, to the root or to `NAME_prepare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tdsl.polyhedral import compute as moves
+from tdsl.polyhedral import dependences
+from tdsl.polyhedral.inits import with_inits
+from tdsl.polyhedral.prepared import why_not_prepared
+from tdsl.polyhedral.tree import loops_of, statements
+from tdsl.schedule import check
+from tdsl.schedule.directives import Compute, Finish, LoopRef
+from tdsl.schedule.hints import listing, refusal
+from tdsl.schedule.references import one, statement_names
+from tdsl.schedule.replaced import based, inside_homes
+from tdsl.schedule.state import ComputeRequest, State
+from tdsl.syntax.print_directive import print_directive
+
+
+def compute(state: State, d: Compute, on: Sequence[str]) -> State:
+    """The nest of a producer moves to where it is needed."""
+    state = based(state)
+    names = statement_names(state.program, d.statement, d.span)
+    arrays = {state.program.statements[s].write.array for s in names}
+    (array,) = arrays
+    match d.at:
+        case "root":
+            tree = moves.to_root(state.program, state.tree, names, array)
+            return _requested(replace(state, tree=tree), d, array, None)
+        case "prepare":
+            return _prepared(state, d, names, array)
+        case LoopRef():
+            return _at(state, d, names, array, on)
+        case _:
+            raise refusal(d.span, f"there is no place {d.at}")
+
+
+def _requested(state: State, d: Compute, array: str, at: tuple[str, str] | None) -> State:
+    if broken := check.order(state):
+        raise check.illegal(state, broken, d.span, print_directive(d))
+    request = ComputeRequest(array, at, at, d.memory, span=d.span)
+    others = tuple(c for c in state.computed if c.array != array)
+    return replace(state, computed=(*others, request))
+
+
+def _prepared(state: State, d: Compute, names: tuple[str, ...], array: str) -> State:
+    program = state.program
+    group = frozenset(s.name for s in program.statements.values() if (s.init_of or s.name) in names)
+    tree = moves.to_front(program, state.tree, names, array, program.prepared)
+    program = replace(program, prepared=program.prepared | group)
+    return _requested(replace(state, program=program, tree=tree), d, array, None)
+
+
+def check_prepared(state: State) -> None:
+    """Refuses what cannot be made once: asked when the schedule is complete."""
+    if not state.program.prepared:
+        return
+    reason = why_not_prepared(state.program, state.program.prepared)
+    if reason is not None:
+        span = next((c.span for c in state.computed if c.at is None), None)
+        raise refusal(span, f"this cannot be prepared: {reason}")
+
+
+def _at(state: State, d: Compute, names: tuple[str, ...], array: str, on: Sequence[str]) -> State:
+    assert isinstance(d.at, LoopRef)
+    at = one(state, d.at, on)
+    program = state.program
+    if at.statement in names:
+        raise refusal(d.span, f"{at} is a loop of {d.statement} itself")
+    inside = set(statements(at.loop.body))
+    readers = moves.readers_of(program, array, names)
+    outside = [r for r in readers if (program.statements[r].init_of or r) not in inside]
+    if not readers or (outside and not set(readers) & inside):
+        raise refusal(d.span, f"nothing in {at} reads {array}")
+    if outside:
+        raise refusal(
+            d.span,
+            f"{listing(outside)} {'reads' if len(outside) == 1 else 'read'} {array} outside {at}",
+            help=_common(state, readers, d.statement),
+        )
+    writers = moves.group_of(program, array)
+    whole = set(writers) <= set(names) | inside and program.arrays[array].role == "temp"
+    key = (at.statement, at.name)
+    moved = moves.compute(program, state.tree, names, array, key)
+    hosts = (*state.hosts, (*key, print_directive(d)))
+    private = {**state.private, array: key} if whole else state.private
+    state = replace(
+        state,
+        program=moved.program,
+        tree=moved.tree,
+        dependences=moves.moved_dependences(state.dependences, moved.old, moved.program, array),
+        private=private,
+        hosts=hosts,
+        aliases={**state.aliases, **moved.aliases},
+    )
+    placed = with_inits(state.program, state.tree)
+    found = dependences.compute(state.program, placed, [array])
+    own = inside_homes(state, placed, found)
+    state = replace(state, dependences=(*state.dependences, *own))
+    return _requested(state, d, array, key)
+
+
+def _common(state: State, readers: Sequence[str], name: str) -> str | None:
+    """The innermost loop around all readers."""
+    shared = None
+    for loop in loops_of(state.tree, readers[0]):
+        if all(loop in loops_of(state.tree, r) for r in readers[1:]):
+            shared = loop
+    return None if shared is None else f"compute {name} at {readers[0]}.{shared.name}"
+
+
+def finish(state: State, d: Finish, on: Sequence[str]) -> State:
+    """The epilogue of a blocked reduction, in the iteration that adds the last block."""
+    at = one(state, d.at, on)
+    (name, *more) = statement_names(state.program, d.statement, d.span)
+    if more:
+        raise refusal(d.span, f"{d.statement} may be {listing([name, *more], 'or')}")
+    if name in statements(at.loop):
+        raise refusal(d.span, f"{name} stands in {at} already")
+    key = (at.statement, at.name)
+    tree, aliases = moves.finish(state.program, state.tree, name, key)
+    state = replace(
+        state,
+        tree=tree,
+        hosts=(*state.hosts, (*key, print_directive(d))),
+        aliases={**state.aliases, **aliases},
+    )
+    if broken := check.order(state):
+        raise check.illegal(state, broken, d.span, print_directive(d))
+    return state
