@@ -136,7 +136,7 @@ class _Scan:
             code = self.marks[node.mark_get_id().get_name()]
             below = node.mark_get_node()
             if isinstance(code, Kept):
-                return ir.Block((ir.Scope(code.array, self.block(below, names, None)),))
+                return ir.Block((ir.Scope(code.array, self.block(below, names, None), code.private),))
             return self.block(below, names, code)
         if kind == _IF:
             condition = from_ast(node.if_get_cond(), names)

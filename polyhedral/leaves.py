@@ -30,10 +30,14 @@ class Sequence_:
 
 @dataclass(frozen=True)
 class Kept:
-    """The elements of `array` that the body touches live in registers meanwhile."""
+    """The elements of `array` that the body touches live in registers meanwhile.
+
+    private: they are in no memory: nothing outside the body uses them.
+    """
 
     array: str
     body: Code
+    private: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ the left side are set before and stored behind the reduction's innermost run of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import islpy as isl
 
@@ -26,18 +26,18 @@ def keep_accumulators(program: Program, code: Code, without: frozenset[str] = fr
     return _Keeper(program, without).keep(code, ())
 
 
-def keep_at(code: Code, array: str, at: tuple[str, str]) -> Code:
+def keep_at(code: Code, array: str, at: tuple[str, str], *, private: bool = False) -> Code:
     """A scope for an array around the body of one loop: `at` is a statement below it, its name."""
     match code:
         case Repeat(loop, body):
             below = any(p.statement == at[0] for p in points(code))
             if loop.name == at[1] and below:
-                return Repeat(loop, Kept(array, body))
-            return Repeat(loop, keep_at(body, array, at))
-        case Kept(kept, body):
-            return Kept(kept, keep_at(body, array, at))
+                return Repeat(loop, Kept(array, body, private))
+            return Repeat(loop, keep_at(body, array, at, private=private))
+        case Kept(body=body):
+            return replace(code, body=keep_at(body, array, at, private=private))
         case Sequence_(children):
-            return Sequence_(tuple(keep_at(c, array, at) for c in children))
+            return Sequence_(tuple(keep_at(c, array, at, private=private) for c in children))
         case Point():
             return code
 
@@ -70,7 +70,8 @@ class _Keeper:
             case Point():
                 return code
             case Kept(array, body):
-                return Kept(array, self.keep(body, outer))
+                inside = _Keeper(self.program, self.without | {array})
+                return replace(code, body=inside.keep(body, outer))
             case Repeat(loop, body):
                 updated = self._updated_here(code, outer)
                 if updated is not None:

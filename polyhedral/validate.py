@@ -238,7 +238,8 @@ def _scopes(program: Program, places: Places) -> None:
             stmt = program.statements[writer.statement]
             if not _one_copy_each(writer, stmt, depth):
                 raise Miscompiled(f"copies of {stmt.name} share an element in registers")
-        for reader in inside:
+        # What is private has one register an element for all its uses, or is refused later.
+        for reader in () if scope.private else inside:
             stmt = program.statements[reader.statement]
             for access in stmt.reads:
                 # The element that the same instance writes has the same register.

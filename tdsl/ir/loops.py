@@ -76,11 +76,13 @@ class Instance:
 class Scope:
     """While the body runs, the elements of `array` that it touches live in registers.
 
-    They are loaded before where the body does not write them first, and stored after.
+    They are loaded before where the body does not write them first, and stored after. private:
+    neither, since nothing outside the body uses them.
     """
 
     array: str
     body: Block
+    private: bool = False
 
 
 @dataclass(frozen=True)

@@ -194,13 +194,24 @@ class LetIndex:
 
 
 @dataclass(frozen=True)
+class Home:
+    """Elements of a buffer: the first one, and their distance (None: 1)."""
+
+    buffer: str
+    offset: Index
+    stride: Index | None = None
+
+
+@dataclass(frozen=True)
 class Declare:
-    """A register variable that Assign may change."""
+    """A register variable that Assign may change. home: the elements that it stands for, where
+    they are in no memory meanwhile: it is neither loaded nor stored."""
 
     name: str
     type: VType
     value: Value | None = None
     origin: Origin | None = None
+    home: Home | None = None
 
 
 @dataclass(frozen=True)
@@ -280,11 +291,14 @@ Item = (
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory. role: in, const, out, inout (arguments), temp (workspace), stack or table.
+    """Memory. role: in, const, out, inout (arguments), temp (workspace), stack, table
+    or prepared (made by `NAME_prepare`).
 
     shape: extents (Index over sizes; constants for stack and table); strides in elements per
     dimension are already inside the offsets. values: of a table, flat. range: what an argument's
-    values promise, lo (inclusive) and hi (exclusive): checked on entry.
+    values promise, lo (inclusive) and hi (exclusive): checked on entry. strides: of an argument
+    that is not row-major and contiguous, in elements, for the checks on entry; a name is a C
+    argument that follows the array. groups: as in `kernel.Array`, for what is said of it.
     """
 
     name: str
@@ -294,6 +308,13 @@ class Buffer:
     values: tuple[int | float | bool, ...] | None = None
     align: int | None = None
     range: tuple[Index, Index] | None = None
+    strides: tuple[Index | str, ...] | None = None
+    groups: tuple[int, ...] = ()
+
+    @property
+    def free_strides(self) -> tuple[str, ...]:
+        """Names of the strides that the caller gives."""
+        return tuple(s for s in self.strides or () if isinstance(s, str))
 
 
 @dataclass(frozen=True)
@@ -302,6 +323,12 @@ class Function:
 
     assumptions: conditions on sizes, checked on entry. notes: the schedule's text, shown as a
     comment above the function.
+
+    Functions of one name are variants of one entry: the first one whose `condition` on sizes holds
+    runs (None always does). variant: the name of its schedule; "" is the program's own order.
+    prepare: what `NAME_prepare` runs once for many calls. It alone writes the buffers of role
+    prepared, reads those, const arguments and tables, and asks for no sizes but `const_sizes`,
+    which the shapes of const arguments determine.
     """
 
     name: str
@@ -310,3 +337,12 @@ class Function:
     assumptions: tuple[Index, ...]
     body: Block
     notes: tuple[str, ...] = ()
+    variant: str = ""
+    condition: Index | None = None
+    prepare: Block | None = None
+    const_sizes: tuple[str, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All code, in the order in which it runs."""
+        return (self.body,) if self.prepare is None else (self.prepare, self.body)

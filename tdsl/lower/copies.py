@@ -15,7 +15,7 @@ from tdsl.ir.types import BOOL, I64, U8, ElemType
 from tdsl.ir.walk_vector import operands
 from tdsl.lower.builder import Code
 from tdsl.lower.context import Context
-from tdsl.lower.keep import COMBINE, partial_for, register_for
+from tdsl.lower.keep import COMBINE, home_of, partial_for, register_for
 from tdsl.lower.memory import stored_type
 from tdsl.lower.registers import Register, Writer
 from tdsl.lower.values import Values, has_data, uniform
@@ -158,10 +158,11 @@ class _Write:
             new, origin = self.values.choose(chosen, new, ref), replace(origin, masked=True)
         bound = self.code.bind(new)
         first, register.touched = not register.touched, True
-        _, top = self.context.scopes[self.stmt.write.array]
+        scope, top = self.context.scopes[self.stmt.write.array]
         if first and self.code is top and ref.name not in references(bound):
             register.loaded = False
-            self.code.add(v.Declare(register.name, register.type, bound, origin))
+            home = home_of(scope, register)
+            self.code.add(v.Declare(register.name, register.type, bound, origin, home))
         else:
             self.code.add(v.Assign(register.name, bound, origin))
 

@@ -160,7 +160,7 @@ class Expander:
         context = self.context
         if item.array in context.scopes:
             raise CannotKeep(item.array, "a scope around this one already keeps it")
-        scope, inner = Scope(item.array, known), code.inside(always=True)
+        scope, inner = Scope(item.array, known, item.private), code.inside(always=True)
         before, context.guards = context.guards, ()
         context.scopes[item.array] = scope, inner
         self._block(item.body, inner, known)

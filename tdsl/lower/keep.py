@@ -47,7 +47,8 @@ def register_for(
         name = top.names.reserve(array)
         register = Register(name, type, base, stride, tail, loaded=True)
         scope.registers[base, values.lanes] = register
-    if register.mask != tail or register.stride != stride:
+    same = scope.private or register.mask == tail  # dead lanes of what is private go nowhere
+    if not same or register.stride != stride:
         raise CannotKeep(array, "its elements are used under several masks")
     register.used = either(register.used, guards)
     register.masked |= mask is not None
@@ -64,6 +65,8 @@ def partial_for(
 ) -> Partial:
     """The lanes that collect a reduction into one element; `key`: (offset, chunk, lanes)."""
     scope, top = context.scopes[array]
+    if scope.private:
+        raise CannotKeep(array, "lanes hold partial results until its loops end")
     partial = scope.partials.get(key)
     if partial is None:
         partial = Partial(top.names.reserve(array), identity.type, op, identity, key[0])
@@ -74,6 +77,9 @@ def partial_for(
 def close(context: Context, scope: Scope, inner: Code, code: Code) -> None:
     """Adds the finished scope to the code around it."""
     scope.refuse_shared()
+    if scope.private:
+        _close_private(context, scope, inner, code)
+        return
     scope.refuse_partial()
     place = context.places[scope.array]
     opening: list[v.Item] = []
@@ -90,6 +96,23 @@ def close(context: Context, scope: Scope, inner: Code, code: Code) -> None:
         code.names.release(partial.name)
     code.forget_all([scope.array, *written(inner.items)])
     code.add(v.Block((*opening, *inner.items, *closing)))
+
+
+def home_of(scope: Scope, register: Register) -> v.Home | None:
+    """The elements of a register that no memory holds."""
+    return v.Home(scope.array, register.offset, register.stride) if scope.private else None
+
+
+def _close_private(context: Context, scope: Scope, inner: Code, code: Code) -> None:
+    opening: list[v.Item] = []
+    for register in scope.registers.values():
+        code.names.release(register.name)
+        if register.loaded:
+            zero = v.Const(0.0 if register.type.elem.is_float else 0, register.type)
+            home = home_of(scope, register)
+            opening.append(v.Declare(register.name, register.type, zero, None, home))
+    code.forget_all([scope.array, *written(inner.items)])
+    code.add(v.Block((*opening, *inner.items)))
 
 
 def _opening(register: Register, place: Place) -> list[v.Item]:

@@ -10,7 +10,7 @@ import numpy as np
 from tdsl.ir import vector as v
 from tdsl.lower.accesses import Access
 from tdsl.lower.masks_seen import Mask
-from tdsl.lower.registers_seen import Home
+from tdsl.ir.vector import Home
 from tdsl.lower.tables import CHOICE, Bools, Env, Ints, Table
 from tdsl.polyhedral.program import Stmt
 from tdsl.polyhedral.rebuild import Miscompiled
@@ -75,7 +75,7 @@ class Register:
     and is it stored in the end? parent: the register that a partial result is joined with.
 
     depth: of its block. loads, uses, ends: at which of the block's positions it is loaded, is
-    read or assigned, and is stored or joined.
+    read or assigned, and is stored or joined. private: its elements are in no memory.
     """
 
     name: str
@@ -85,6 +85,7 @@ class Register:
     known: Bools
     stored: Bools
     joined: Ints
+    private: bool = False
     writes: list[Write] = field(default_factory=list)
     loads: list[int] = field(default_factory=list)
     uses: list[int] = field(default_factory=list)

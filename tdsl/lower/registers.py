@@ -12,7 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tdsl.ir import vector as v
-from tdsl.ir.index import conjunction, const, constant_difference, linear_in, simplify, variables
+from tdsl.ir.index import (
+    conjunction,
+    const,
+    constant_difference,
+    linear_in,
+    poly,
+    simplify,
+    sub,
+    variables,
+)
 from tdsl.ir.kernel import Expr, Op
 from tdsl.ir.types import BOOL
 
@@ -71,10 +80,12 @@ class Partial:
 
 @dataclass
 class Scope:
-    """The registers of one array while a scope is lowered. `outside`: variables known before."""
+    """The registers of one array while a scope is lowered. `outside`: variables known before.
+    private: its elements are in no memory."""
 
     array: str
     outside: frozenset[str]
+    private: bool = False
     registers: dict[tuple[Expr, int], Register] = field(default_factory=dict)
     partials: dict[tuple[Expr, int, int], Partial] = field(default_factory=dict)
 
@@ -106,10 +117,36 @@ class Scope:
         other expressions: C[i, j] where i is 0 by C[0, j].
         """
         kept = [r for r in self.registers.values() if r.written]
+        if self.private:
+            self._refuse_overlaps()
+            return
         for number, one in enumerate(kept):
             for other in kept[:number]:
                 if not one.writers & other.writers and not _apart(one, other):
                     raise CannotKeep(self.array, "several registers may be the same element")
+
+
+    def _refuse_overlaps(self) -> None:
+        seen: set[tuple[Expr, int]] = set()
+        for register in self.registers.values():
+            start, offset = offset_from(register.offset)
+            step = offset_from(register.stride or const(1))
+            for lane in range(register.type.lanes):
+                element = start, offset + lane * step[1]
+                if element in seen or step[0] != const(0):
+                    raise CannotKeep(self.array, "one element would be in several registers")
+                seen.add(element)
+            if not register.written:
+                raise CannotKeep(
+                    self.array, "it is read in other lanes or copies than those that write it"
+                )
+
+
+def offset_from(expr: Expr) -> tuple[Expr, int]:
+    """An index expression as a part that varies and a constant."""
+    terms = dict(poly(expr))
+    constant = terms.pop((), 0)
+    return sub(expr, const(constant)), constant
 
 
 def _apart(one: Register, other: Register) -> bool:

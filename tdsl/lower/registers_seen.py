@@ -8,22 +8,13 @@ it is joined with.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from tdsl.ir import vector as v
 from tdsl.ir.index import substitute
 from tdsl.ir.kernel import Expr
 from tdsl.ir.types import BOOL
+from tdsl.ir.vector import Home
 from tdsl.ir.walk_vector import operands, values_in
-
-
-@dataclass(frozen=True)
-class Home:
-    """Lane l of a register is the element `offset + stride * l` (stride None: 1)."""
-
-    buffer: str
-    offset: Expr
-    stride: Expr | None
 
 
 def homes(block: v.Block) -> Mapping[str, Home]:
@@ -38,6 +29,8 @@ def homes(block: v.Block) -> Mapping[str, Home]:
                 shared[name] = substitute(expr, shared)
             case v.Store(buffer, offset, v.Ref(name), stride, _, None) if name in declared:
                 found.setdefault(name, _home(buffer, offset, stride, shared))
+            case v.Declare(name, _, _, _, v.Home() as home):
+                found[name] = _home(home.buffer, home.offset, home.stride, shared)
             case v.Declare(name, _, v.Load() as load, None) | v.Assign(
                 name, v.Load() as load, None
             ):

@@ -7,7 +7,7 @@ text have there the values that they had where it was made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from tdsl.ir import vector as v
 from tdsl.ir.index import const
 from tdsl.ir.kernel import Expr
+from tdsl.ir.vector import Home
 from tdsl.ir.walk_vector import VALUES, item_values, operands, values_in
 from tdsl.lower.accesses import Memory, reads
 from tdsl.lower.masks_seen import EVERYWHERE, Mask, lane_numbers, mask_of, numbers
@@ -31,7 +32,7 @@ from tdsl.lower.records_seen import (
     match,
 )
 from tdsl.lower.reference import ranked
-from tdsl.lower.registers_seen import Home, homes, joined_lanes, partials, resolved, running
+from tdsl.lower.registers_seen import homes, joined_lanes, partials, resolved, running
 from tdsl.lower.tables import YES, Env, Ints, OnData, Table, evaluate
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.rebuild import Miscompiled
@@ -45,8 +46,10 @@ class Walk:
     memory: Memory
     done: dict[str, list[Done]] = field(default_factory=dict)
 
-    def function(self, body: v.Block, table: Table) -> None:
-        self._block(body, table, Scope())
+    def function(self, blocks: Sequence[v.Block], table: Table) -> None:
+        """What is prepared once, and what runs in each call, one after the other."""
+        for position, block in enumerate(blocks):
+            self._block(block, table.at(position), Scope())
 
     # ---------------------------------------------------------------- control flow
 
@@ -70,9 +73,11 @@ class Walk:
                     ids = np.arange(table.rows, dtype=np.int64)
                     table = table.having(_id(name), ids)
                     nowhere = np.zeros((table.rows, type.lanes), dtype=np.bool_)
+                    # What is in no memory counts as it is assigned.
+                    stored = nowhere | (item.home is not None)
                     register = Register(
-                        name, home.get(name), parent.get(name), made.depth, nowhere, nowhere.copy(),
-                        np.zeros((table.rows, 1), dtype=np.int64),
+                        name, home.get(name), parent.get(name), made.depth, nowhere, stored,
+                        np.zeros((table.rows, 1), dtype=np.int64), item.home is not None,
                     )  # fmt: skip
                     scope.registers[name] = register
                     mine.append(register)
@@ -229,6 +234,8 @@ class Walk:
         for write in register.writes:
             assert write.ids is not None
             self._commit(replace(write, active=write.active & stored[write.ids]))
+        if register.private:
+            return
         if (register.stored & ~register.known).any():
             raise Miscompiled(f"{register.name} is stored, but holds nothing")
 
