@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tdsl.codegen.index import IndexPrinter
 from tdsl.codegen.names import Names
+from tdsl.codegen.processors import arm_feature
 from tdsl.codegen.text import comment, wrap
 from tdsl.codegen.unit import SCALARS, Unit
 from tdsl.ir import kernel
@@ -284,10 +285,15 @@ class EntryPrinter:
         return lines
 
     def _processor_check(self) -> list[str]:
-        if self._unit.target.family != "x86":
+        features = sorted(self._unit.required)
+        if not features:
             return []
-        features = sorted(self._unit.target.features | self._unit.features)
-        tests = " && ".join(f'__builtin_cpu_supports("{f}")' for f in features)
+        if self._unit.target.family == "x86":
+            tests = " && ".join(f'__builtin_cpu_supports("{f}")' for f in features)
+        else:
+            for feature in features:
+                self._unit.helper(f"tdsl_has_{feature}", arm_feature(feature))
+            tests = " && ".join(f"tdsl_has_{f}()" for f in features)
         return [*wrap(f"    if (!({tests}))"), "        return 6;"]
 
     def _call(self, run: str, used: set[tuple[str, str]]) -> list[str]:

@@ -41,7 +41,7 @@ def _define(unit: Unit, op: str, type: VType) -> None:
     used = {table for kind, table in printer.used if kind == "buffer"}
     tables = [line for table in TABLES if table in used for line in _table(names, table)]
     ctype = unit.ctype(type)
-    attribute = "TDSL_TARGET " if unit.target.family == "x86" else ""
+    attribute = unit.attribute
     head = f"static inline {attribute}{ctype} {name}({ctype} {ARGUMENT})"
     above = comment([_title(base, strict)], "")
     unit.helper(name, "\n".join([*above, head, "{", *tables, *lines, f"    return {RESULT};", "}"]))

@@ -36,6 +36,17 @@ class Unit:
         self.features: set[str] = set()
         self.functions: dict[str, tuple[str, VType]] = {}  # elementary ones that are called
 
+    @property
+    def attribute(self) -> str:
+        """What stands before functions over vectors: a macro for the instructions they may use."""
+        extended = self.target.family == "neon" and self.target.features
+        return "TDSL_TARGET " if self.target.family == "x86" or extended else ""
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The features that the code needs."""
+        return self.target.required | self.features
+
     # ------------------------------------------------------------ rows
 
     def row(self, op: str, elem: str, lanes: int) -> Row | None:
@@ -121,7 +132,6 @@ class Unit:
         self, result: str, name: str, parameters: Sequence[str], body: Sequence[str]
     ) -> None:
         """A helper over vectors: it carries the target as an attribute."""
-        attribute = "TDSL_TARGET " if self.target.family == "x86" else ""
-        head = f"static inline {attribute}{result} {name}({', '.join(parameters)})"
+        head = f"static inline {self.attribute}{result} {name}({', '.join(parameters)})"
         lines = [head, "{", *(f"    {line}" for line in body), "}"]
         self.helper(name, "\n".join(lines))

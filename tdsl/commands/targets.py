@@ -28,7 +28,7 @@ def command(as_json: bool) -> None:
     """List the targets, the compiler of each, and whether this machine runs its code."""
     rows = [_row(target(name)) for name in TARGETS]
     asked = frozenset(f for t in TARGETS.values() for f in t.features)
-    asked |= frozenset(f for _, more in EXTENSIONS.values() for f in more)
+    asked |= frozenset(f for of in EXTENSIONS.values() for more in of.values() for f in more)
     features = sorted(asked & cpu_features())
     if as_json:
         found = {
@@ -65,14 +65,14 @@ def _row(of: Target) -> dict[str, Any]:
     runs = "here" if reason is None else "emulated" if emulator and compiler else "no"
     return {
         "name": of.name,
-        "native": of.name == native().name,
+        "native": of.name == native().base,
         "runs": runs,
         "reason": reason,
         "registers": of.registers if of.widths else None,
         "vector_bits": of.vector_bytes * 8 or None,
         "compiler": compiler,
         "emulator": emulator,
-        "extensions": [name for name, (base, _) in EXTENSIONS.items() if base == of.name],
+        "extensions": list(EXTENSIONS.get(of.name, ())),
     }
 
 

@@ -12,4 +12,4 @@ _TABLES: dict[str, Table] = {"c": {}, "avx2": AVX2, "avx512": AVX512, "neon": NE
 
 def instructions(target: Target) -> Table:
     """All rows of the target's instruction set."""
-    return _TABLES[target.name.split("+")[0]]
+    return _TABLES[target.base]

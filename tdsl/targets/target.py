@@ -22,7 +22,8 @@ class Target:
 
     name        as the user writes it, extensions included: "avx512+vnni"
     family      "x86", "neon" or "c"
-    features    what the processor must have (names of `__builtin_cpu_supports` and /proc/cpuinfo)
+    features    what the processor must have (names of `__builtin_cpu_supports`, on AArch64 of
+                gcc's -march), the extensions' too
     registers   vector registers
     widths      usable register widths in bytes, widest first; () on c
     compilers   programs to try, in this order
@@ -35,6 +36,16 @@ class Target:
     widths: tuple[int, ...]
     has_fma: bool
     compilers: tuple[str, ...] = ("gcc", "clang", "cc")
+
+    @property
+    def base(self) -> str:
+        """The name without extensions."""
+        return self.name.split("+")[0]
+
+    @property
+    def required(self) -> frozenset[str]:
+        """What all code for the target needs; features of extensions only where rows use them."""
+        return TARGETS[self.base].features
 
     @property
     def vector_bytes(self) -> int:
@@ -68,13 +79,19 @@ TARGETS: dict[str, Target] = {
     "avx512": Target("avx512", "x86", _AVX512, 32, (64, 32, 16), True),
     "neon": Target("neon", "neon", frozenset(), 32, (16, 8), True),
 }
-EXTENSIONS: dict[str, tuple[str, frozenset[str]]] = {
-    "vnni": ("avx512", frozenset({"avx512vnni"})),
-    "bf16": ("avx512", frozenset({"avx512bf16"})),
-    "dotprod": ("neon", frozenset({"dotprod"})),
-    "i8mm": ("neon", frozenset({"i8mm"})),
+# Base -> extension -> the features that it stands for.
+EXTENSIONS: dict[str, dict[str, frozenset[str]]] = {
+    "avx512": {"vnni": frozenset({"avx512vnni"}), "bf16": frozenset({"avx512bf16"})},
+    "avx2": {"vnni": frozenset({"avxvnni"})},
+    "neon": {
+        "dotprod": frozenset({"dotprod"}),
+        "i8mm": frozenset({"i8mm", "dotprod"}),
+        "bf16": frozenset({"bf16"}),
+        "fp16": frozenset({"fp16"}),
+    },
 }
 _DETECTED = {"avx2": _AVX2 | {"f16c"}, "avx512": _AVX512 | {"f16c"}}
+_ARM = {"asimddp": "dotprod", "asimdhp": "fp16"}  # what Linux calls them
 
 
 def target(name: str) -> Target:
@@ -86,10 +103,10 @@ def target(name: str) -> Target:
         raise _unknown(name, base, (*TARGETS, "native"))
     found = _for_this_machine(TARGETS[base])
     for extension in extensions:
-        possible = tuple(e for e, (of, _) in EXTENSIONS.items() if of == base)
+        possible = EXTENSIONS.get(base, {})
         if extension not in possible:
-            raise _unknown(name, extension, possible)
-        found = replace(found, features=found.features | EXTENSIONS[extension][1])
+            raise _unknown(name, extension, tuple(possible))
+        found = replace(found, features=found.features | possible[extension])
     return replace(found, name="+".join([base, *sorted(set(extensions))]))
 
 
@@ -121,13 +138,14 @@ def machine() -> str:
 
 @cache
 def cpu_features() -> frozenset[str]:
-    """Names of the processor's features, in the spelling of /proc/cpuinfo without underscores."""
+    """Names of the processor's features as compilers spell them."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text(errors="replace").splitlines():
             key, _, value = line.partition(":")
             if key.strip() in ("flags", "Features"):
-                return frozenset(word.replace("_", "") for word in value.split())
+                words = (word.replace("_", "") for word in value.split())
+                return frozenset(_ARM.get(word, word) for word in words)
         return frozenset()
     sysctl = shutil.which("sysctl")
     if sysctl is None:
@@ -139,14 +157,15 @@ def cpu_features() -> frozenset[str]:
 
 @cache
 def native() -> Target:
-    """The widest target that this machine runs."""
+    """The widest target that this machine runs, with all extensions that it has."""
+    base = "c"
     if machine() == "aarch64":
-        return TARGETS["neon"]
-    if machine() == "x86_64":
-        for name in ("avx512", "avx2"):
-            if cpu_features() >= _DETECTED[name]:
-                return TARGETS[name]
-    return TARGETS["c"]
+        base = "neon"
+    elif machine() == "x86_64":
+        fitting = (name for name in ("avx512", "avx2") if cpu_features() >= _DETECTED[name])
+        base = next(fitting, "c")
+    has = (e for e, needs in EXTENSIONS.get(base, {}).items() if needs <= cpu_features())
+    return target("+".join([base, *has]))
 
 
 def runnable(of: Target) -> str | None:
@@ -156,12 +175,11 @@ def runnable(of: Target) -> str | None:
     if of.family == "neon":
         if machine() != "aarch64":
             return f"this machine is {machine()}, not aarch64"
-        missing = of.features - {f.replace("asimddp", "dotprod") for f in cpu_features()}
+        missing = of.features - cpu_features()
     else:
         if machine() != "x86_64":
             return f"this machine is {machine()}, not x86_64"
-        base = of.name.split("+")[0]
-        missing = (of.features | _DETECTED[base]) - cpu_features()
+        missing = (of.features | _DETECTED[of.base]) - cpu_features()
     return f"this processor lacks {', '.join(sorted(missing))}" if missing else None
 
 

@@ -26,12 +26,14 @@ from tdsl.runtime.guard import guarded, guarded_copy
 from tdsl.syntax.parser import parse
 from tdsl.targets import native, runnable
 from tdsl.targets import target as find_target
-from tdsl.targets.target import TARGETS, Target
+from tdsl.targets.target import Target
 
 Array = np.ndarray[Any, Any]
 TAILS = ("guard", "mask", "peel", "cases", "narrow", "balanced")
 HERE = tuple(
-    name for name in dict.fromkeys((native().name, "avx2", "c")) if runnable(TARGETS[name]) is None
+    name
+    for name in dict.fromkeys((native().name, "avx2", "c"))
+    if runnable(find_target(name)) is None
 )
 
 

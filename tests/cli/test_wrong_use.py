@@ -33,8 +33,8 @@ CASES: dict[str, tuple[list[str], str]] = {
         "there is no target 'avx'\nhelp: did you mean 'avx2' or 'avx512'?",
     ),
     "unknown extension": (
-        ["compile", "matmul.tdsl", "--target", "avx2+vnni"],
-        "there is no target 'avx2+vnni'",
+        ["compile", "matmul.tdsl", "--target", "avx2+bf16"],
+        "there is no target 'avx2+bf16'",
     ),
     "size not a number": (["compile", "matmul.tdsl", "--size", "N=abc"], "'abc' is not an integer"),
     "sizes in one option": (

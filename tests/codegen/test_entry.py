@@ -215,7 +215,7 @@ def test_processor_check_is_there_and_refuses(tmp_path: Path) -> None:
     """With a feature that no processor has reported, the entry refuses and computes nothing."""
     of = native()
     module = emit_module("scaled", [scaled()], of, variants={})
-    for feature in of.features:
+    for feature in of.required:
         assert f'__builtin_cpu_supports("{feature}")' in module.c_source
     lying = re.sub(r'__builtin_cpu_supports\("fma"\)', "0", module.c_source)
     assert lying != module.c_source

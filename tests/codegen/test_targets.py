@@ -6,7 +6,9 @@ import pytest
 
 from tdsl.diagnostics import UnsupportedTarget
 from tdsl.ir.types import F32, F64, I8
-from tdsl.targets import TARGETS, compile_flags, machine, native, runnable, target
+from tdsl.schedule.target import serves
+from tdsl.targets import TARGETS, compile_flags, cpu_features, machine, native, runnable, target
+from tdsl.targets.target import EXTENSIONS
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,19 @@ def test_extensions() -> None:
     assert of.name == "avx512+vnni"
     assert "avx512vnni" in of.features
     assert target("avx512+vnni+bf16").name == target("avx512+bf16+vnni").name
+    assert target("avx2+vnni").features >= {"avxvnni", "avx2"}
+    assert target("neon+i8mm").features == {"i8mm", "dotprod"}
+    assert target("neon+fp16+bf16+dotprod").name == "neon+bf16+dotprod+fp16"
+    assert target("avx512+vnni").required == target("avx512").features
+
+
+def test_schedules_are_served_by_targets_that_have_more() -> None:
+    assert serves(target("neon+i8mm"), "neon+dotprod")
+    assert serves(target("avx512+vnni+bf16"), "avx512+bf16")
+    assert serves(target("avx2+vnni"), "avx2")
+    assert not serves(target("avx512"), "avx512+vnni")
+    assert not serves(target("neon+dotprod"), "neon+i8mm")
+    assert not serves(target("avx512+vnni"), "avx2+vnni")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +57,8 @@ def test_extensions() -> None:
     [
         ("avx521", ["avx521", "did you mean 'avx512'", "avx2, avx512, neon, native"]),
         ("riscv", ["no target 'riscv'", "c, avx2, avx512, neon, native"]),
-        ("avx2+vnni", ["'avx2+vnni'", "'vnni' is unknown"]),
+        ("avx2+bf16", ["'avx2+bf16'", "'bf16' is unknown", "known here: vnni"]),
+        ("c+vnni", ["'c+vnni'", "'vnni' is unknown"]),
         ("", ["no target ''"]),
         ("AVX2", ["no target 'AVX2'"]),
     ],
@@ -57,6 +73,8 @@ def test_unknown_targets(name: str, words: list[str]) -> None:
 def test_native_runs_here() -> None:
     assert runnable(native()) is None
     assert target("native") == native()
+    for extension, features in EXTENSIONS.get(native().base, {}).items():
+        assert (extension in native().name.split("+")) == (features <= cpu_features())
     assert runnable(target("c")) is None
 
 
