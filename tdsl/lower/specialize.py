@@ -171,13 +171,18 @@ def instances(item: Item) -> Iterator[Instance]:
 
 
 def _pending(item: Item) -> list[Dim]:
-    """The dimensions below whose version is not chosen, each once."""
+    """The dimensions below whose version is not chosen, each once; of those that are the same
+    block, one that says how its tail runs."""
     found: list[Dim] = []
     for instance in instances(item):
         for dim in instance.dims:
-            open_ = dim.count is not None and not dim.chosen
-            if open_ and not any(_same(dim, d) for d in found):
+            if dim.count is None or dim.chosen:
+                continue
+            known = next((k for k, d in enumerate(found) if _same(dim, d)), None)
+            if known is None:
                 found.append(dim)
+            elif not found[known].tail:
+                found[known] = dim
     return found
 
 
@@ -204,15 +209,18 @@ def _statements_with(item: Item, dim: Dim) -> set[str]:
 
 
 def _same(a: Dim, b: Dim) -> bool:
-    """One block of one loop, whatever its variable is called at each statement."""
-    return replace(a, var="") == replace(b, var="")
+    """One block, of one loop or of loops that run alike: a nest that was computed inside another
+    inherits how its tail runs."""
+    return replace(a, var="", name="", tail="") == replace(b, var="", name="", tail="")
 
 
 def _with(item: Item, old: Dim, new: Dim) -> Item:
     """The item with one dimension replaced in all instances."""
 
     def edit(instance: Instance) -> Instance:
-        dims = tuple(replace(new, var=d.var) if _same(d, old) else d for d in instance.dims)
+        dims = tuple(
+            replace(new, var=d.var, name=d.name) if _same(d, old) else d for d in instance.dims
+        )
         return replace(instance, dims=dims)
 
     return _edited(item, edit)
