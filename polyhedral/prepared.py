@@ -43,8 +43,9 @@ def prepared_program(program: Program) -> Program:
         known = known.intersect(size.lt_set(where.constant(SIZE_LIMIT)))
     for assumption in prepared_assumptions(program.kernel):
         known = known.intersect(region(assumption, where).may)
+    prepared = with_inits(program, program.prepared)
     statements = {
-        name: replace(s, domain=_of_told(program, s, told)) if name in program.prepared else s
+        name: replace(s, domain=_of_told(program, s, told)) if name in prepared else s
         for name, s in program.statements.items()
     }
     return replace(program, context=known.params(), statements=statements)
@@ -53,7 +54,7 @@ def prepared_program(program: Program) -> Program:
 def why_not_prepared(program: Program, statements: Iterable[str]) -> str | None:
     """Why these statements cannot run once, in `NAME_prepare`; None where they can. A reduction
     takes its `S.init` along. What is prepared already may be read and added to."""
-    names = _with_inits(program, {*statements, *program.prepared})
+    names = with_inits(program, {*statements, *program.prepared})
     told = const_sizes(program.kernel)
     for name in program.statements:
         if name in names:
@@ -64,9 +65,10 @@ def why_not_prepared(program: Program, statements: Iterable[str]) -> str | None:
     return None
 
 
-def _with_inits(program: Program, names: set[str]) -> set[str]:
+def with_inits(program: Program, names: Collection[str]) -> set[str]:
+    """These statements with the `S.init` of each."""
     inits = {s.name for s in program.statements.values() if s.init_of in names}
-    return names | inits
+    return {*names, *inits}
 
 
 def _why_not(program: Program, stmt: Stmt, names: set[str], told: frozenset[str]) -> str | None:

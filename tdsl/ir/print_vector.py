@@ -18,6 +18,7 @@ from tdsl.ir.vector import (
     Condition,
     Const,
     Declare,
+    Dot,
     FirstLanes,
     For,
     Function,
@@ -31,6 +32,7 @@ from tdsl.ir.vector import (
     Op,
     Reduce,
     Ref,
+    Repeat,
     Scatter,
     Splat,
     Store,
@@ -52,13 +54,20 @@ def print_function(function: Function) -> str:
     lines.append(f"function {function.name}({', '.join(function.sizes)})")
     lines += [f"  {_buffer(b)}" for b in function.buffers]
     lines += [f"  assume {_index(a)}" for a in function.assumptions]
+    if function.prepare is not None:
+        lines += ["  prepare", *_block(function.prepare, 2)]
     return "\n".join([*lines, *_block(function.body, 1)]) + "\n"
 
 
 def _buffer(buffer: Buffer) -> str:
     shape = f"[{', '.join(map(_index, buffer.shape))}]" if buffer.shape else ""
     align = f" align {buffer.align}" if buffer.align else ""
-    return f"{buffer.role} {buffer.name}: {buffer.elem}{shape}{align}"
+    strides = ""
+    if buffer.strides is not None:
+        strides = ", ".join(s if isinstance(s, str) else _index(s) for s in buffer.strides)
+        strides = f" strides [{strides}]"
+    own = " per thread" if buffer.per_thread else ""
+    return f"{buffer.role} {buffer.name}: {buffer.elem}{shape}{strides}{align}{own}"
 
 
 def _block(block: Block, depth: int) -> list[str]:
@@ -140,6 +149,10 @@ def _value(value: Value) -> str:
             return f"condition({_index(condition)})"
         case Reduce(op, arg):
             return f"reduce_{op}({_value(arg)})"
+        case Repeat(arg):
+            return f"repeat({_value(arg)})"
+        case Dot(acc, first, second):
+            return f"dot({_value(acc)}, {_value(first)}, {_value(second)})"
         case _:
             assert_never(value)
 

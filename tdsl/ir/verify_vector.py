@@ -2,11 +2,13 @@
 
 Names are defined before they are used and Let names once; types agree; every vector fits a
 register of the target; masks have the width of the lanes that they govern; a parallel loop
-assigns only what is declared inside it.
+assigns only what is declared inside it. What is prepared depends on no size and no array that
+differ from call to call.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from tdsl.ir.kernel import COMPARISONS, Expr, Read, Size, Var, walk
@@ -21,6 +23,7 @@ from tdsl.ir.vector import (
     Condition,
     Const,
     Declare,
+    Dot,
     FirstLanes,
     For,
     Function,
@@ -34,6 +37,7 @@ from tdsl.ir.vector import (
     Op,
     Reduce,
     Ref,
+    Repeat,
     Scatter,
     Splat,
     Store,
@@ -41,10 +45,20 @@ from tdsl.ir.vector import (
     Value,
     VType,
 )
-from tdsl.ir.walk_vector import VALUES, blocks, item_indices, item_values, operands, values_in
+from tdsl.ir.walk_vector import (
+    VALUES,
+    blocks,
+    buffers_used,
+    item_indices,
+    item_values,
+    items,
+    operands,
+    values_in,
+)
+from tdsl.targets.dots import DOTS
 from tdsl.targets.target import Target
 
-ROLES = ("in", "const", "out", "inout", "temp", "stack", "table")
+ROLES = ("in", "const", "out", "inout", "temp", "stack", "scratch", "table", "prepared")
 _READ_ONLY = ("in", "const", "table")
 _MASK_OPS = ("and", "or", "not", "eq", "ne", "band", "bor", "bxor", "bnot")
 
@@ -62,6 +76,8 @@ class _Verifier:
     def __init__(self, function: Function, target: Target) -> None:
         self._function, self._target = function, target
         self._buffers = {b.name: b for b in function.buffers}
+        self._read_only = {b.name for b in function.buffers if b.role in _READ_ONLY}
+        self._free = frozenset(s for b in function.buffers for s in b.free_strides)
 
     def run(self) -> None:
         if len(self._buffers) != len(self._function.buffers):
@@ -71,7 +87,26 @@ class _Verifier:
             self._buffer(buffer, sizes)
         for assumption in self._function.assumptions:
             self._index(assumption, frozenset())
+        if self._function.condition is not None:
+            self._index(self._function.condition, frozenset())
+        if self._function.prepare is not None:
+            self._once(self._function.prepare)
+        self._read_only |= {b.name for b in self._function.buffers if b.role == "prepared"}
         self._block(self._function.body, {}, frozenset(), frozenset())
+
+    def _once(self, block: Block) -> None:
+        """What is prepared differs from call to call by nothing."""
+        free = {s for b in self._function.buffers if b.role == "const" for s in b.free_strides}
+        told = {*self._function.const_sizes, *free}
+        made = [e for b in self._function.buffers if b.role == "prepared" for e in b.shape]
+        used = [e for item in items(block) for e in item_indices(item)]
+        for size in (e for x in (*made, *used) for e in walk(x) if isinstance(e, Size)):
+            if size.name not in told:
+                raise self._wrong(f"what is prepared depends on {size.name}")
+        for name in buffers_used(block):
+            if self._buffers[name].role in ("in", "out", "inout"):
+                raise self._wrong(f"what is prepared uses {name}")
+        self._block(block, {}, frozenset(), frozenset())
 
     def _wrong(self, message: str) -> VectorError:
         return VectorError(f"{self._function.name}: {message}")
@@ -81,12 +116,17 @@ class _Verifier:
             raise self._wrong(f"{buffer.name} has the role {buffer.role}")
         if buffer.role == "table" and not buffer.values:
             raise self._wrong(f"the table {buffer.name} has no values")
+        if buffer.per_thread and buffer.role not in ("stack", "scratch"):
+            raise self._wrong(f"{buffer.name}, which is {buffer.role}, is no thread's own")
         for extent in buffer.shape:
             self._index(extent, frozenset())
             if buffer.role in ("stack", "table") and any(
                 isinstance(e, Size | Var) for e in walk(extent)
             ):
                 raise self._wrong(f"the extents of {buffer.name} are not constant")
+        for stride in buffer.strides or ():
+            if not isinstance(stride, str):
+                self._index(stride, frozenset())
         for end in buffer.range or ():
             self._index(end, frozenset())
             if buffer.role not in ("in", "const") or not buffer.elem.is_integer:
@@ -169,7 +209,7 @@ class _Verifier:
 
     def _store(self, store: Store) -> None:
         buffer = self._array(store.buffer)
-        if buffer.role in _READ_ONLY:
+        if buffer.name in self._read_only:
             raise self._wrong(f"a store to {buffer.name}, which is {buffer.role}")
         if store.value.type.elem != buffer.elem or store.value.type.is_mask:
             raise self._wrong(f"{store.value.type} is stored to {buffer.name} of {buffer.elem}")
@@ -177,7 +217,7 @@ class _Verifier:
 
     def _scatter(self, item: Scatter) -> None:
         buffer = self._array(item.buffer)
-        if buffer.role in _READ_ONLY:
+        if buffer.name in self._read_only:
             raise self._wrong(f"a store to {buffer.name}, which is {buffer.role}")
         if item.value.type != VType(buffer.elem) or item.offset.type != VType(I64):
             raise self._wrong(f"{item.value.type} is scattered to {buffer.name} of {buffer.elem}")
@@ -187,7 +227,7 @@ class _Verifier:
             match node:
                 case Read(array):
                     raise self._wrong(f"an index expression reads {array}")
-                case Size(name) if name not in self._function.sizes:
+                case Size(name) if name not in self._function.sizes and name not in self._free:
                     raise self._wrong(f"there is no size {name}")
                 case Var(name) if name not in indices:
                     raise self._wrong(f"the index {name} is not defined here")
@@ -266,8 +306,20 @@ class _Verifier:
             case Reduce(_, arg):
                 fits = lanes == 1 and arg.type.elem == type.elem
                 return None if fits else f"{arg.type} reduced to {type}"
+            case Repeat(arg):
+                fits = replace(arg.type, lanes=lanes) == type and lanes % arg.type.lanes == 0
+                return None if fits else f"{arg.type} repeated as {type}"
+            case Dot():
+                return self._dot_problem(value)
             case _:
                 assert_never(value)
+
+    def _dot_problem(self, dot: Dot) -> str | None:
+        first, second = dot.first.type, dot.second.type
+        kind = (first.elem.name, second.elem.name, dot.type.elem.name)
+        fits = dot.acc.type == dot.type and kind in DOTS
+        fits = fits and first.lanes == second.lanes == DOTS[kind] * dot.type.lanes
+        return None if fits else f"a dot of {first} and {second} into {dot.acc.type}"
 
     def _op_problem(self, op: Op) -> str | None:
         first = op.args[0].type

@@ -53,7 +53,7 @@ def check_instances(program: Program, lowered: Lowered, order: Order) -> None:
     ran = {name: r.where(np.isin(r.instances[:, 0], chosen)) for name, r in found.ran.items()}
     memory, table = Memory.of(program.arrays, table)
     walk = Walk(program, memory)
-    walk.function(lowered.function.body, table.where(np.isin(table.choice, chosen)))
+    walk.function(lowered.function.blocks, table.where(np.isin(table.choice, chosen)))
     _Check(program, memory, table, sizes, groups).check(ran, walk.finished())
 
 

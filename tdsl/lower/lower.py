@@ -22,7 +22,8 @@ from tdsl.lower.storage import Stored
 from tdsl.lower.values import Numerics
 from tdsl.polyhedral.astgen import generate
 from tdsl.polyhedral.dims import CannotScan
-from tdsl.polyhedral.leaves import Code
+from tdsl.polyhedral.leaves import Code, Sequence_, points
+from tdsl.polyhedral.prepared import const_sizes, prepared_program, with_inits
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.registers import keep_accumulators
 from tdsl.polyhedral.tree import Node
@@ -50,8 +51,14 @@ def lower(
     """Raises IllegalSchedule where what is to stay in registers has no fixed ones."""
     program = stored.program
     asked = frozenset(r.array for r in stored.kept)
+    once, each = split_prepared(program, stored.code)
+    prepare: vector.Block | None = None
+    nest = versions = Block(())
     try:
-        nest, versions, body = _kept(program, stored.code, target, strict_fp, asked)
+        if once is not None:
+            seen = prepared_program(program)
+            nest, versions, prepare = _kept(seen, once, target, strict_fp, asked)
+        loops, chosen, body = _kept(program, each, target, strict_fp, asked)
     except CannotKeep as error:
         span = next((r.span for r in stored.kept if r.array == error.array), None)
         raise IllegalSchedule.at(
@@ -60,13 +67,29 @@ def lower(
     function = vector.Function(
         program.kernel.name,
         program.kernel.sizes,
-        tuple(buffer(a) for a in program.arrays.values()),
+        tuple(buffer(a, a.name in stored.of_threads) for a in program.arrays.values()),
         program.kernel.assumptions,
         body,
         notes,
+        prepare=prepare,
+        const_sizes=tuple(s for s in program.kernel.sizes if s in const_sizes(program.kernel)),
     )
     verify(function, target)
+    nest, versions = Block(nest.items + loops.items), Block(versions.items + chosen.items)
     return Lowered(program, stored.tree, nest, versions, function)
+
+
+def split_prepared(program: Program, code: Code) -> tuple[Code | None, Code]:
+    """The code of `NAME_prepare`, if there is any, and that of each call."""
+    if not program.prepared:
+        return None, code
+    names = with_inits(program, program.prepared)
+    children = code.children if isinstance(code, Sequence_) else (code,)
+    once = [c for c in children if {p.statement for p in points(c)} <= names]
+    each = children[len(once) :]
+    assert not any(p.statement in names for c in each for p in points(c)), "prepared too late"
+    assert each, "nothing is left for the calls"
+    return Sequence_(tuple(once)), Sequence_(each)
 
 
 def _kept(
@@ -76,7 +99,7 @@ def _kept(
     nest = scan(program, keep_accumulators(program, code, without))
     try:
         versions = _versions(program, nest, target)
-        return nest, versions, _expanded(program, versions, target, strict_fp)
+        return nest, versions, _expanded(program, code, versions, target, strict_fp)
     except CannotKeep as error:
         if error.array in without:
             raise
@@ -106,8 +129,10 @@ def _versions(program: Program, nest: Block, target: Target) -> Block:
     return Specializer(lanes_of).block(nest, frozenset())
 
 
-def _expanded(program: Program, nest: Block, target: Target, strict_fp: bool) -> vector.Block:
-    written = {s.write.array for s in program.statements.values()}
+def _expanded(
+    program: Program, code: Code, nest: Block, target: Target, strict_fp: bool
+) -> vector.Block:
+    written = {program.statements[p.statement].write.array for p in points(code)}
     context = Context(
         program,
         {name: place(array) for name, array in program.arrays.items()},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tdsl.diagnostics import Diagnostic, Note, Span
 from tdsl.ir.kernel import Kernel
+from tdsl.schedule.conditions import WIDEST
 from tdsl.schedule.evaluate import Evaluator
 from tdsl.schedule.hints import closest, refusal
 from tdsl.schedule.target import Target, serves
@@ -43,7 +44,8 @@ def holds(
     """Whether a `when` holds; None where that depends on sizes that are not bound."""
     if condition is None:
         return True
-    value = Evaluator(kernel, target, sizes=sizes or {}, lets=lets or {}).value(condition)
+    evaluator = Evaluator(kernel, target, sizes=sizes or {}, lets=lets or {}, limit=WIDEST)
+    value = evaluator.value(condition)
     number = value is None and _is_number(condition)
     if number or (value is not None and not isinstance(value, bool)):
         raise refusal(

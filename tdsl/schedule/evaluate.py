@@ -54,7 +54,7 @@ class Evaluator:
     """Evaluates in one kernel, for one target (None: no target is asked about) and knobs.
 
     `unknown` collects the sizes that were asked for and are not bound. `lets` are the kernel's
-    own names of size expressions.
+    own names of size expressions. `limit`: of the magnitude of what is computed.
     """
 
     kernel: Kernel
@@ -63,6 +63,7 @@ class Evaluator:
     sizes: Mapping[str, int] = field(default_factory=dict)
     lets: Mapping[str, Expr] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
+    limit: int = LIMIT
 
     def __post_init__(self) -> None:
         known: dict[str, Value] = {"true": True, "false": False}
@@ -186,8 +187,8 @@ class Evaluator:
         x, y = self._number(span, op, a), self._number(span, op, b)
         # Division by zero gives zero, as everywhere in the language.
         result = 0 if op in ("//", "%") and y == 0 else _ARITHMETIC[op](x, y)
-        if abs(result) >= LIMIT:
-            raise refusal(span, "this value is beyond 2^62")
+        if abs(result) >= self.limit:
+            raise refusal(span, f"this value is beyond 2^{self.limit.bit_length() - 1}")
         return result
 
     def _compare(
