@@ -15,7 +15,19 @@ from tdsl.polyhedral.edit import EditError
 from tdsl.polyhedral.model import initial_tree
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.tree import Node, statements
-from tdsl.schedule import check, computes, fresh, marks, orders, parts, places, structure, suggest
+from tdsl.schedule import (
+    check,
+    computes,
+    fresh,
+    inlines,
+    marks,
+    orders,
+    packs,
+    parts,
+    places,
+    structure,
+    suggest,
+)
 from tdsl.schedule.directives import (
     Collapse,
     Compute,
@@ -25,8 +37,10 @@ from tdsl.schedule.directives import (
     Factor,
     Finish,
     Fuse,
+    Inline,
     LoopRef,
     Order,
+    Pack,
     Parallel,
     Peel,
     Reassociate,
@@ -182,12 +196,16 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return _marked(state, d, on)
         case Reassociate():
             return _reassociated(state, d)
+        case Inline():
+            return inlines.inlined(state, d)
         case Stage():
             return places.stage(state, d, on)
         case Compute():
             return computes.compute(state, d, on)
         case Finish():
             return computes.finish(state, d, on)
+        case Pack():
+            return packs.pack(state, d, on)
         case _:
             raise refusal(d.span, LATER[type(d).__name__])
 

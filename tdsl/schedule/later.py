@@ -4,8 +4,6 @@ from __future__ import annotations
 
 LATER: dict[str, str] = {
     "Store": "`store` places an array and is not applied yet",
-    "Pack": "`pack` copies an operand into the order of its use and is not applied yet",
-    "Inline": "`inline` substitutes a definition at its uses and is not applied yet",
     "Layout": "`layout` stores an argument in another order and is not applied yet",
     "Prefetch": "`prefetch` asks for the lines of a later iteration and is not applied yet",
     "Stream": "`stream` writes past the caches and is not applied yet",

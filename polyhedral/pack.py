@@ -1,0 +1,518 @@
+"""`pack A at l as Q[..]`: a read-only copy of what the body of a loop reads, in another order.
+
+before: for jo { for i { for k { for j in 16 jo.. { S: C[i, j] += A[i, k] * B[k, j] } } } }
+after   `pack B at jo as Q[k, j]`:
+        for jo { for k { for j in 0..16 { Q: Q[k, j] = select(16 jo + j < N, B[k, 16 jo + j], 0) } }
+                 for i { for k { for j { S: C[i, j] += A[i, k] * Q[k, j - 16 jo] } } } }
+
+Q's dimensions count from the least coordinate of a loop among instances that agree on the loops
+around the copy and on the listed loops outside it. Inner loops of a split have full blocks there,
+whatever the reader runs: what nobody reads is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import islpy as isl
+
+from tdsl.ir.index import add, const, maximum, simplify, sub
+from tdsl.ir.kernel import (
+    Array,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Select,
+    Size,
+    Var,
+    children,
+    rebuilt,
+    walk,
+)
+from tdsl.ir.types import BOOL, ElemType
+from tdsl.polyhedral.affine import set_space
+from tdsl.polyhedral.budget import bounded
+from tdsl.polyhedral.edit import sequence
+from tdsl.polyhedral.extent import UNBOUNDED
+from tdsl.polyhedral.from_isl import from_pw_aff, from_set
+from tdsl.polyhedral.indexed import indexed
+from tdsl.polyhedral.packed_reads import CannotPack, Dim, Site, keys_of, several, sites
+from tdsl.polyhedral.program import Access, Program, Stmt
+from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
+
+IN, OUT, SET, PARAM = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set, isl.dim_type.param
+MOST_BYTES = 64 * 1024  # on the stack
+TILE = 64  # a block of this many iterations at most is a tile, which may become lanes
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is packed.
+
+    at: a statement below the loop and its name; None at the root, and at prepare. dims: in storage
+    order. names: of Q's loops. known: sizes that Q may depend on (None: all), for `at prepare`.
+    """
+
+    array: str
+    at: tuple[str, str] | None
+    readers: tuple[str, ...]
+    dims: tuple[Dim, ...]
+    name: str
+    names: tuple[str, ...]
+    type: ElemType
+    memory: str | None = None
+    prepared: bool = False
+    known: frozenset[str] | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """Keys are the coordinates of the loops around the copy, then of the listed dimensions.
+
+    keys: those that are read or padded; elements: key -> element of A; pads: keys whose value
+    is `pad`. lows: for each dimension its start, over keys; extents, sizes: how many there are,
+    as functions of sizes; whole: whether all of them are filled. place: key -> element of Q.
+    """
+
+    program: Program
+    request: Request
+    path: tuple[str, ...]
+    keys: isl.Set
+    elements: isl.Map
+    pads: isl.Set
+    pad: Expr | None
+    lows: tuple[isl.PwAff, ...]
+    extents: tuple[Expr, ...]
+    ends: tuple[isl.PwAff, ...]
+    whole: tuple[bool, ...]
+    box: isl.Set
+
+    @property
+    def depth(self) -> int:
+        return len(self.path)
+
+    def relative(self, *, around: bool) -> isl.Map:
+        """Key -> (the coordinates of the loops around, if `around`, and) the indices of Q."""
+        space = self.keys.get_space()
+        first = [_variable(space, k) for k in range(self.depth)] if around else []
+        own = [_variable(space, self.depth + d).sub(low) for d, low in enumerate(self.lows)]
+        return tupled(space, [*first, *own])
+
+
+def _variable(space: isl.Space, dim: int) -> isl.PwAff:
+    return isl.PwAff.from_aff(isl.Aff.var_on_domain(isl.LocalSpace.from_space(space), SET, dim))
+
+
+def tupled(space: isl.Space, values: Sequence[isl.PwAff]) -> isl.Map:
+    """Point -> the tuple of the values there."""
+    result = isl.Map.from_domain(isl.Set.universe(space))
+    for value in values:
+        result = result.flat_range_product(value.as_map())
+    return result
+
+
+@bounded("what a pack holds")
+def pack(program: Program, tree: Node, request: Request) -> tuple[Program, Node]:
+    """The program with the copy, and its tree (without first terms). Raises CannotPack."""
+    path = _path(tree, request)
+    _check_writers(program, tree, request, path)
+    copy = _copy(program, tree, request, path)
+    filling = _filling(copy)
+    array = _array(copy)
+    wanted = _wanted(copy)
+    for name in request.readers:
+        program, tree = indexed(program, tree, name, wanted)
+    changed = {s: _redirected(program, tree, s, copy, array.type) for s in request.readers}
+    merged = {n: changed.get(n, s) for n, s in program.statements.items()}
+    first = min(list(merged).index(s) for s in request.readers)
+    listed = list(merged.items())
+    listed.insert(_before_init(listed, first), (filling.name, filling))
+    result = replace(
+        program,
+        statements=dict(listed),
+        arrays={**program.arrays, array.name: array},
+        extents={**program.extents, array.name: copy.box},
+        prepared=program.prepared | ({filling.name} if request.prepared else frozenset()),
+    )
+    return result, _placed(tree, request, filling, len(path), program)
+
+
+def _before_init(listed: Sequence[tuple[str, Stmt]], position: int) -> int:
+    """`S.init` stands just before its S: nothing comes between."""
+    init = listed[position - 1][1].init_of if position else None
+    return position - 1 if init == listed[position][0] else position
+
+
+def _path(tree: Node, request: Request) -> tuple[Loop, ...]:
+    if request.at is None:
+        return ()
+    around = loops_of(tree, request.at[0])
+    return around[: [x.name for x in around].index(request.at[1]) + 1]
+
+
+def _check_writers(program: Program, tree: Node, request: Request, path: Sequence[Loop]) -> None:
+    """Refuses a copy that would be out of date while it is read."""
+    body = path[-1].body if path else tree
+    children = body.children if isinstance(body, Seq) else (body,)
+    writers = {
+        s.init_of or s.name for s in program.statements.values() if s.write.array == request.array
+    }
+    reads = [k for k, c in enumerate(children) if set(request.readers) & set(statements(c))]
+    for k, child in enumerate(children):
+        inside = sorted(writers & set(statements(child)))
+        if inside and reads[0] <= k <= reads[-1]:
+            where = f"in {path[-1].name}" if path else "meanwhile"
+            raise CannotPack(
+                f"{inside[0]} writes {request.array} {where}, and the copy would be out of date"
+            )
+
+
+# ---------------------------------------------------------------- what it holds
+
+
+def _copy(program: Program, tree: Node, request: Request, path: tuple[Loop, ...]) -> _Copy:
+    found = [(s, site) for s in request.readers for site in sites(program, s, request.array)]
+    names = tuple(x.name for x in path)
+    keyed = [(keys_of(program, tree, s, site, names, request.dims), site) for s, site in found]
+    elements = _union(
+        [k.intersect_domain(site.inside).reverse().apply_range(site.element) for k, site in keyed]
+    )
+    elements = elements.intersect_range(program.extents[request.array])
+    elements = elements.intersect_params(program.context).coalesce()
+    pads = _union_sets([k.intersect_domain(site.outside).range() for k, site in keyed])
+    pads = pads.intersect_params(program.context).coalesce()
+    if request.known is not None:
+        for position in _untold(program, request.known):
+            elements = elements.eliminate(PARAM, position, 1)
+            pads = pads.eliminate(PARAM, position, 1)
+        elements = elements.intersect_range(program.extents[request.array]).coalesce()
+    if not elements.is_single_valued() or not pads.is_disjoint(elements.domain()):
+        raise several(program, tree, request.array, request.readers, names, request.dims)
+    keys = elements.domain().union(pads).coalesce()
+    depth = len(path)
+    lows = tuple(
+        _variable(keys.get_space(), 0).scale_val(isl.Val(0))
+        if dim.extent
+        else _least(keys, depth, d, _outside(tree, request, d))
+        for d, dim in enumerate(request.dims)
+    )
+    draft = _Copy(
+        program, request, names, keys, elements, pads, _pad([s for _, s in found]), lows,
+        (), (), (), keys,
+    )  # fmt: skip
+    return _sized(draft, tree)
+
+
+def _untold(program: Program, known: frozenset[str]) -> list[int]:
+    """The positions of the sizes that a copy may not depend on."""
+    return [k for k, size in enumerate(program.params) if size not in known]
+
+
+def _union(maps: Sequence[isl.Map]) -> isl.Map:
+    return reduce(isl.Map.union, maps).coalesce()
+
+
+def _union_sets(parts: Sequence[isl.Set]) -> isl.Set:
+    return reduce(isl.Set.union, parts).coalesce()
+
+
+def _pad(found: Sequence[Site]) -> Expr | None:
+    values = list(dict.fromkeys(s.other for s in found if s.other is not None))
+    if len(values) > 1:
+        raise CannotPack("its readers pad it with different values")
+    return values[0] if values else None
+
+
+def _outside(tree: Node, request: Request, d: int) -> tuple[int, ...]:
+    """The listed dimensions whose loops stand outside that of dimension d, in every reader."""
+    loop = request.dims[d].loop
+    if loop is None:
+        return ()
+    result = []
+    for e, other in enumerate(request.dims):
+        if other.loop is not None and e != d:
+            orders = [(s, [x.name for x in loops_of(tree, s)]) for s in request.readers]
+            if all(
+                o.index(other.loop_of(s) or "") < o.index(request.dims[d].loop_of(s) or "")
+                for s, o in orders
+            ):
+                result.append(e)
+    return tuple(result)
+
+
+def _least(keys: isl.Set, depth: int, d: int, outside: Sequence[int]) -> isl.PwAff:
+    """The least value of a dimension for one iteration around and the dimensions outside it."""
+    space = keys.get_space()
+    fixed = [*range(depth), *(depth + e for e in outside)]
+    place = tupled(space, [_variable(space, k) for k in fixed])
+    values = (
+        place.intersect_domain(keys).reverse().apply_range(_variable(space, depth + d).as_map())
+    )
+    low = values.dim_min(0).coalesce().gist(values.domain()).coalesce()
+    pieces = low.get_pieces()
+    if len(pieces) == 1:
+        low = isl.PwAff.from_aff(pieces[0][1])  # may be used everywhere: elsewhere nobody asks
+    return low.pullback_pw_multi_aff(isl.PwMultiAff.from_map(place))
+
+
+def _sized(copy: _Copy, tree: Node) -> _Copy:
+    """With extents: full blocks for inner loops of splits, else the longest run there is."""
+    program, request = copy.program, copy.request
+    relative = copy.keys.apply(copy.relative(around=False)).coalesce()
+    sizes = [Size(s) for s in program.params]
+    count = len(request.dims)
+    box = isl.Set.universe(set_space(program.params, count, f"A{len(program.arrays)}"))
+    space = box.get_space()
+    extents, ends, whole = [], [], []
+    for d, dim in enumerate(request.dims):
+        last = relative.dim_max(d).coalesce()
+        most = last.max_val()
+        factor, lanes = _tile(tree, request, copy.path, d)
+        constant = None
+        if most.is_int() and most.to_python() < UNBOUNDED:
+            constant = max(factor, int(most.to_python()) + 1, dim.extent)
+        elif most.is_neginfty():
+            constant = factor
+        if constant is None:
+            end = last.gist(program.context).coalesce()
+            extents.append(simplify(maximum(const(0), add(from_pw_aff(end, (), sizes), const(1)))))
+        else:
+            local = isl.LocalSpace.from_space(last.get_domain_space())
+            end = isl.PwAff.from_aff(isl.Aff.val_on_domain(local, isl.Val(constant - 1)))
+            extents.append(const(constant))
+        ends.append(end)
+        whole.append(constant is not None and (lanes or dim.extent > 0))
+        box = box.lower_bound_val(SET, d, isl.Val(0))
+        box = box.intersect(_variable(space, d).le_set(end.insert_domain(space)))
+    return replace(
+        copy, extents=tuple(extents), ends=tuple(ends), whole=tuple(whole), box=box.coalesce()
+    )
+
+
+def _tile(tree: Node, request: Request, path: Sequence[str], d: int) -> tuple[int, bool]:
+    """The length of a full block of a dimension's loop (0: it is no block), and whether readers
+    may run it as lanes or copies, in which case it is filled to the end."""
+    factor, lanes = 0, False
+    for s in request.readers:
+        name = request.dims[d].loop_of(s)
+        if name is None:
+            continue
+        around = loops_of(tree, s)
+        loop = next(x for x in around if x.name == name)
+        outside = {*path, *(request.dims[e].loop_of(s) for e in _outside(tree, request, d))}
+        info = loop.inner_of
+        if info is not None and info.outer in outside:
+            factor = max(factor, info.factor)
+            lanes |= info.factor <= TILE
+        lanes |= loop.mark not in ("serial", "parallel")
+    return factor, lanes
+
+
+def _array(copy: _Copy) -> Array:
+    """Q: on the stack of its loop where it is constant and small, else in the workspace."""
+    request = copy.request
+    role = "prepared" if request.prepared else "scratch"
+    size: int | None = request.type.bytes
+    for extent in copy.extents:
+        size = size * int(extent.value) if size is not None and isinstance(extent, Const) else None
+    fits = size is not None and size <= MOST_BYTES
+    if request.memory == "stack" and not fits:
+        much = f"takes {size} bytes" if size is not None else "has no constant size"
+        raise CannotPack(f"{request.name} {much}, and the stack takes {MOST_BYTES}")
+    if fits and not request.prepared and request.memory != "scratch" and request.at is not None:
+        role = "stack"
+    span = copy.program.arrays[request.array].span
+    return Array(request.name, request.type, copy.extents, role, span=span)
+
+
+# ---------------------------------------------------------------- the statement that fills it
+
+
+def _filling(copy: _Copy) -> Stmt:
+    """Q's statement: one instance for each iteration around and each element that is filled."""
+    program, request = copy.program, copy.request
+    source = program.arrays[request.array]
+    tuple_name = f"S{_fresh_number(program)}"
+    relative = copy.relative(around=True)
+    domain = copy.keys.apply(relative).coalesce()
+    for d, whole in enumerate(copy.whole):
+        if whole:
+            domain = domain.eliminate(SET, copy.depth + d, 1)
+            domain = domain.lower_bound_val(SET, copy.depth + d, isl.Val(0))
+            most = int(copy.extents[d].value) - 1  # type: ignore[union-attr]  # whole: constant
+            domain = domain.upper_bound_val(SET, copy.depth + d, isl.Val(most))
+    domain = _plain(domain.coalesce())
+    elements = relative.reverse().apply_range(copy.elements).coalesce()
+    pads = copy.pads.apply(relative).coalesce()
+    indices = (*copy.path, *request.names)
+    names: list[Expr] = [Var(i) for i in indices]
+    sizes: list[Expr] = [Size(s) for s in program.params]
+    read = elements.domain().coalesce()
+    where = isl.PwMultiAff.from_map(elements).gist(read)
+    subscript = tuple(
+        from_pw_aff(where.get_at(k).coalesce(), names, sizes) for k in range(len(source.shape))
+    )
+    zero = _zero(source.type)
+    value: Expr = Read(source.name, subscript, source.type, span=source.span)
+    other: Expr = zero
+    if copy.pad is not None and copy.pad != zero:
+        rest = domain.subtract(read)
+        other = _chosen(pads, rest, copy.pad, zero, names, sizes)
+    value = _chosen(read, domain, value, other, names, sizes)
+    if request.type != source.type:
+        value = Cast("convert", value, request.type, span=source.span)
+    reads = [Access(source.name, elements.set_tuple_name(IN, tuple_name), subscript, True)]
+    domain = domain.set_tuple_name(tuple_name)
+    if (
+        copy.pad is not None
+        and isinstance(copy.pad, Read)
+        and any(isinstance(e, Read) and e == copy.pad for e in walk(value))
+    ):
+        scalar = isl.Map.from_domain_and_range(domain, program.extents[copy.pad.array])
+        reads.append(Access(copy.pad.array, scalar, ()))
+    own = tupled(domain.get_space(), [
+        _variable(domain.get_space(), copy.depth + d) for d in range(len(request.dims))
+    ])  # fmt: skip
+    own = own.set_tuple_name(OUT, copy.box.get_tuple_name()).intersect_domain(domain)
+    write = Access(request.name, own, tuple(names[copy.depth :]))
+    return Stmt(
+        request.name, tuple_name, indices, domain, write, tuple(reads), "define", value,
+        copies=source.name, span=source.span,
+    )  # fmt: skip
+
+
+def _fresh_number(program: Program) -> int:
+    taken = {s.tuple_name for s in program.statements.values()}
+    number = len(taken)
+    while f"S{number}" in taken:
+        number += 1
+    return number
+
+
+def _zero(elem: ElemType) -> Const:
+    return Const(False if elem == BOOL else 0.0 if elem.is_float else 0, elem)
+
+
+def _chosen(
+    points: isl.Set,
+    among: isl.Set,
+    then: Expr,
+    other: Expr,
+    names: Sequence[Expr],
+    sizes: Sequence[Expr],
+) -> Expr:
+    """`then` at the points, `other` at the rest of `among`."""
+    if among.is_subset(points):
+        return then
+    condition = from_set(points.gist(among).coalesce(), names, sizes)
+    return Select(condition, then, other, then.type, span=then.span)
+
+
+def _plain(points: isl.Set) -> isl.Set:
+    """The same set by plain bounds, where those say all."""
+    hull = points.remove_divs().simple_hull().to_set()
+    return hull if hull.is_equal(points) else points
+
+
+# ---------------------------------------------------------------- the readers
+
+
+def _wanted(copy: _Copy) -> tuple[str, ...]:
+    """Loops whose coordinates the subscripts of readers name."""
+    used = [n for k, n in enumerate(copy.path) if any(x.involves_dims(IN, k, 1) for x in copy.lows)]
+    return (*used, *(n for d in copy.request.dims for n in d.loops))
+
+
+def _redirected(program: Program, tree: Node, name: str, copy: _Copy, stored: ElemType) -> Stmt:
+    """The reader with its reads of A going to Q."""
+    stmt, request = program.statements[name], copy.request
+    around = {x.name: x for x in loops_of(tree, name)}
+    names: list[Expr] = [Var(i) for i in stmt.indices]
+    sizes: list[Expr] = [Size(s) for s in program.params]
+    relative = copy.relative(around=False).set_tuple_name(OUT, copy.box.get_tuple_name())
+    table: dict[Expr, Read] = {}
+    reads: list[Access] = []
+    for site in sites(program, name, request.array):
+        coordinates: list[Expr] = [
+            from_pw_aff(around[x].coords[name], names, sizes) for x in copy.path
+        ]
+        for dim in request.dims:
+            loop = dim.loop_of(name)
+            if loop is not None:
+                coordinates.append(from_pw_aff(around[loop].coords[name], names, sizes))
+            else:
+                coordinates.append(dim.of_element(site.read.indices))
+        subscript = tuple(
+            sub(c, from_pw_aff(low, coordinates, sizes))
+            for c, low in zip(coordinates[copy.depth :], copy.lows, strict=True)
+        )
+        keys = keys_of(program, tree, name, site, copy.path, request.dims)
+        happens = site.inside.union(site.outside).coalesce()
+        map_ = keys.apply_range(relative).intersect_domain(happens).coalesce()
+        reads.append(Access(request.name, map_, subscript, site.exact, site.read.span))
+        table[site.expr] = Read(request.name, subscript, stored, span=site.read.span)
+    assert stmt.value is not None
+    value = _replaced(stmt.value, table)
+    named = {e.array for root in (value, *stmt.write.subscript) for e in walk(root)
+             if isinstance(e, Read)}  # fmt: skip
+    kept = [a for a in stmt.reads if a.array != request.array and a.array in named]
+    return replace(stmt, reads=(*kept, *reads), value=value)
+
+
+def _replaced(expr: Expr, table: Mapping[Expr, Read]) -> Expr:
+    """The expression with Q's elements in place of A's; they have A's values, in Q's type."""
+    if isinstance(expr, Cast) and expr.mode in ("convert", "saturate") and expr.arg in table:
+        read = table[expr.arg]
+        return read if read.type == expr.type else replace(expr, arg=read)
+    if expr in table:
+        read = table[expr]
+        if read.type == expr.type:
+            return read
+        return Cast("convert", read, expr.type, span=expr.span)
+    return rebuilt(expr, lambda e: _replaced(e, table)) if children(expr) else expr
+
+
+# ---------------------------------------------------------------- the tree
+
+
+def _placed(tree: Node, request: Request, filling: Stmt, depth: int, program: Program) -> Node:
+    """The tree with Q's nest before the first reader in the body of the loop."""
+    space = filling.domain.get_space()
+    nest: Node = Leaf(filling.name)
+    for k in reversed(range(depth, len(filling.indices))):
+        notes = (request.note,) if k == depth else ()
+        coords = {filling.name: _variable(space, k)}
+        nest = Loop(filling.indices[k], coords, nest, notes=notes)
+
+    def joined(body: Node) -> Node:
+        children = list(body.children) if isinstance(body, Seq) else [body]
+        among = set(request.readers)
+        if request.prepared:
+            position = next(
+                (k for k, c in enumerate(children) if not set(statements(c)) <= program.prepared),
+                len(children),
+            )
+            readers = [k for k, c in enumerate(children) if among & set(statements(c))]
+            position = min([position, *readers])
+        else:
+            position = next(k for k, c in enumerate(children) if among & set(statements(c)))
+        return sequence([*children[:position], nest, *children[position:]])
+
+    def edit(node: Node, k: int) -> Node:
+        match node:
+            case Loop():
+                coords = {**node.coords, filling.name: _variable(space, k)}
+                body = joined(node.body) if k + 1 == depth else edit(node.body, k + 1)
+                return replace(node, coords=coords, body=body)
+            case Seq(children):
+                assert request.at is not None
+                below = request.at[0]
+                return Seq(tuple(edit(c, k) if below in statements(c) else c for c in children))
+            case Leaf():
+                raise AssertionError("a path ends at its loop")
+
+    return joined(tree) if depth == 0 else edit(tree, 0)
