@@ -66,6 +66,16 @@ def scope_of(program: Program, statement: str) -> Scope:
     return scope(stmt.indices, program.params, stmt.tuple_name)
 
 
+def with_value(
+    program: Program, stmt: Stmt, value: Expr | None, subscript: tuple[Expr, ...]
+) -> Stmt:
+    """The statement with another value and subscript, and what these read. Raises BoundsError
+    where nothing bounds an index."""
+    maker = _Maker(program.params, program.arrays, program.extents, program.context)
+    where = scope(stmt.indices, program.params, stmt.tuple_name)
+    return maker.with_value(stmt, value, subscript, where)
+
+
 def _with_nests(
     body: Sequence[BodyItem], outer: tuple[Nest, ...] = ()
 ) -> Iterator[tuple[Statement, tuple[Nest, ...]]]:
@@ -170,6 +180,18 @@ class _Maker:
             init_of,
             span=source.span,
         )
+
+    def with_value(
+        self, stmt: Stmt, value: Expr | None, subscript: tuple[Expr, ...], where: Scope
+    ) -> Stmt:
+        write = stmt.write
+        if subscript != write.subscript:
+            write = self._access(
+                write.array, subscript, where, stmt.domain, True, stmt.span, not stmt.is_update
+            )
+        roots = subscript if value is None else (value, *subscript)
+        reads = [a for e in roots for a in self._reads(e, where, stmt.domain, True)]
+        return replace(stmt, value=value, write=write, reads=tuple(reads))
 
     def _reads(self, expr: Expr, where: Scope, domain: isl.Set, exact: bool) -> Iterator[Access]:
         """Reads at the instances in `domain`; a select's arms restrict it."""

@@ -119,6 +119,9 @@ class Directives:
     def reassociate(self, *statements: str) -> None:
         self._add(d.Reassociate(tuple(map(_name, statements))))
 
+    def inline(self, *statements: str) -> None:
+        self._add(d.Inline(tuple(map(_name, statements))))
+
     def stage(self, array: str, at: str, memory: str | None = None) -> None:
         owner, _, name = _name(array).rpartition(".")
         self._add(d.Stage(d.ArrayRef(name, owner or None), _ref(at), None, memory))
