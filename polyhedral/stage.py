@@ -9,53 +9,23 @@ that one iteration of the loops from the root to l touches; only what was writte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import reduce
 
 import islpy as isl
 
-from tdsl.ir.index import simplify, sub
-from tdsl.ir.kernel import INDEX, Array, Const, Expr, Op, Read, Size, Var, rebuilt
-from tdsl.polyhedral.affine import set_space
+from tdsl.ir.kernel import Expr, Read, Size, Var
+from tdsl.polyhedral.box import Box, CannotPlace, Layout, box, elements, fresh_name, touched
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import sequence
-from tdsl.polyhedral.extent import UNBOUNDED
 from tdsl.polyhedral.from_isl import from_pw_aff
-from tdsl.polyhedral.inits import coordinate_map
 from tdsl.polyhedral.leaves import is_dim
+from tdsl.polyhedral.place import role_of
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
 
-MOST_BYTES = 64 * 1024  # of one copy on the stack
 SET, IN, OUT = isl.dim_type.set, isl.dim_type.in_, isl.dim_type.out
-
-
-class CannotStage(Exception):
-    """Why the copy cannot be made, in words for the user, and what would help."""
-
-    def __init__(self, reason: str, help: str | None = None) -> None:
-        super().__init__(reason)
-        self.help = help
-
-
-@dataclass(frozen=True)
-class _Copy:
-    """The copy of one array: its box as functions of the coordinates of the loops around."""
-
-    program: Program
-    array: Array
-    name: str
-    loops: tuple[Loop, ...]
-    touched: isl.Map  # coordinates -> elements
-    lo: tuple[isl.PwAff, ...]
-    extents: tuple[int, ...]
-
-    @property
-    def space(self) -> isl.Space:
-        """Of the elements of the copy."""
-        names = self.program.params
-        return set_space(names, len(self.extents), f"A{len(self.program.arrays)}")
 
 
 def path_to(tree: Node, statement: str, loop: str) -> tuple[Loop, ...]:
@@ -67,171 +37,76 @@ def path_to(tree: Node, statement: str, loop: str) -> tuple[Loop, ...]:
 
 @bounded("the copy that a stage makes")
 def stage(
-    program: Program, tree: Node, array: str, reader: str | None, at: tuple[str, str]
-) -> tuple[Program, Node]:
-    """The program with a copy, and its tree. `reader`: the one statement that it is for.
+    program: Program,
+    tree: Node,
+    array: str,
+    reader: str | None,
+    at: tuple[str, str],
+    *,
+    layout: Layout | None = None,
+    memory: str | None = None,
+) -> tuple[Program, Node, str]:
+    """The program with a copy, its tree, and the copy's name. `reader`: the one statement that it
+    is for.
 
-    `tree` has the first terms of reductions in their places. Raises CannotStage.
+    `tree` has the first terms of reductions in their places. Raises CannotPlace.
     """
     loops = path_to(tree, *at)
     if any(is_dim(loop) for loop in loops):
-        raise CannotStage(f"{at[1]} stands inside a loop that is unrolled or vectorized")
+        raise CannotPlace(f"{at[1]} stands inside a loop that is unrolled or vectorized")
     inside = [s for s in statements(loops[-1].body) if reader is None or s == reader]
     users = [program.statements[s] for s in inside]
     accesses = [(s, a) for s in users for a in (s.write, *s.reads) if a.array == array]
     writers = [s for s in statements(loops[-1].body) if program.statements[s].write.array == array]
     if reader is not None and writers:
-        raise CannotStage(f"{writers[0]} writes {array} meanwhile: the copy would be out of date")
-    copy = _copy(program, array, loops, accesses)
-    changed = {s.name: _redirected(s, copy) for s in users}
-    arrays = {**program.arrays, copy.name: _array(copy)}
-    extents = {**program.extents, copy.name: _extent(copy)}
-    fill = _copy_statement(copy, f"{copy.name}_in", copy.touched, len(program.statements), True)
+        raise CannotPlace(f"{writers[0]} writes {array} meanwhile: the copy would be out of date")
+    found = touched(program, loops, array, accesses)
+    name, number = fresh_name(program, f"{array}_s"), f"A{len(program.arrays)}"
+    copy = box(program, array, loops, found, name=name, tuple_name=number, layout=layout)
+    role = role_of(copy, memory)
+    changed = {s.name: copy.redirected(s) for s in users}
+    arrays = {**program.arrays, name: copy.array(role)}
+    extents = {**program.extents, name: copy.elements}
+    fill = _copy_statement(copy, f"{name}_in", found, len(program.statements), True)
     added = {fill.name: fill}
     if any(s.write.array == array for s in users):
-        written = _union(_elements(s, s.write, loops) for s in users if s.write.array == array)
-        back = _copy_statement(
-            copy, f"{copy.name}_out", written, len(program.statements) + 1, False
-        )
+        written = _union(elements(s, s.write, loops) for s in users if s.write.array == array)
+        back = _copy_statement(copy, f"{name}_out", written, len(program.statements) + 1, False)
         added[back.name] = back
     merged = {**{n: changed.get(n, s) for n, s in program.statements.items()}, **added}
     result = replace(program, statements=merged, arrays=arrays, extents=extents)
-    return result, _placed(tree, loops, list(added.values()))
+    return result, _placed(tree, loops, list(added.values())), name
 
 
 def _union(maps: Iterable[isl.Map]) -> isl.Map:
     return reduce(isl.Map.union, maps).coalesce()
 
 
-def _elements(stmt: Stmt, access: Access, loops: Sequence[Loop]) -> isl.Map:
-    """Coordinates of the loops -> the elements touched there."""
-    place = coordinate_map([loop.coords[stmt.name] for loop in loops])
-    return place.intersect_domain(stmt.domain).reverse().apply_range(access.map)
-
-
-def _copy(
-    program: Program, array: str, loops: tuple[Loop, ...], accesses: list[tuple[Stmt, Access]]
-) -> _Copy:
-    touched = _union(_elements(s, a, loops) for s, a in accesses)
-    touched = touched.intersect_params(program.context).intersect_range(program.extents[array])
-    source = program.arrays[array]
-    lo, extents = [], []
-    for dim in range(len(source.shape)):
-        least, most = touched.dim_min(dim).coalesce(), touched.dim_max(dim).coalesce()
-        length = most.sub(least).max_val()
-        if not length.is_int() or length.to_python() >= UNBOUNDED:
-            raise CannotStage(
-                f"dimension {dim} of what one iteration of {loops[-1].name} touches of {array} "
-                "has no constant extent",
-                "split the loops inside that index this dimension, and stage at an outer one",
-            )
-        lo.append(least)
-        extents.append(int(length.to_python()) + 1)
-    size = reduce(lambda a, b: a * b, extents, source.type.bytes)
-    if size > MOST_BYTES:
-        raise CannotStage(f"the copy of {array} would take {size} bytes, more than {MOST_BYTES}")
-    name = f"{array}_s"
-    while name in program.arrays:
-        name += "_"
-    return _Copy(program, source, name, loops, touched, tuple(lo), tuple(extents))
-
-
-def _array(copy: _Copy) -> Array:
-    shape = tuple(Const(e, INDEX) for e in copy.extents)
-    return Array(copy.name, copy.array.type, shape, "stack", span=copy.array.span)
-
-
-def _extent(copy: _Copy) -> isl.Set:
-    box = isl.Set.universe(copy.space)
-    for dim, extent in enumerate(copy.extents):
-        box = box.lower_bound_val(SET, dim, isl.Val(0))
-        box = box.upper_bound_val(SET, dim, isl.Val(extent - 1))
-    return box
-
-
-# ---------------------------------------------------------------- statements that use the copy
-
-
-def _redirected(stmt: Stmt, copy: _Copy) -> Stmt:
-    """The statement with all its accesses to the array going to the copy."""
-    coordinates = [loop.coords[stmt.name] for loop in copy.loops]
-    place = isl.PwMultiAff.from_map(coordinate_map(coordinates))
-    lo = [bound.pullback_pw_multi_aff(place) for bound in copy.lo]
-    sizes = [Size(s) for s in copy.program.params]
-    names = [Var(i) for i in stmt.indices]
-    offsets = [from_pw_aff(b.gist(stmt.domain), names, sizes) for b in lo]
-
-    def subscript(old: Sequence[Expr]) -> tuple[Expr, ...]:
-        return tuple(simplify(Op("sub", (i, o), INDEX)) for i, o in zip(old, offsets, strict=True))
-
-    def access(old: Access) -> Access:
-        if old.array != copy.array.name:
-            return old
-        new = isl.Map.from_domain(isl.Set.universe(stmt.domain.get_space()))
-        for dim, bound in enumerate(lo):
-            moved = _component(old.map, dim).sum(bound.neg().as_map())
-            new = new.flat_range_product(moved)
-        new = new.set_tuple_name(OUT, copy.space.get_tuple_name(SET))
-        return replace(old, array=copy.name, map=new.coalesce(), subscript=subscript(old.subscript))
-
-    value = None if stmt.value is None else _reads(stmt.value, copy, subscript)
-    reads = tuple(access(a) for a in stmt.reads)
-    return replace(stmt, write=access(stmt.write), reads=reads, value=value)
-
-
-def _component(map_: isl.Map, dim: int) -> isl.Map:
-    """One dimension of the range."""
-    count = map_.dim(OUT)
-    result = map_.project_out(OUT, dim + 1, count - dim - 1).project_out(OUT, 0, dim)
-    return result.reset_tuple_id(OUT)
-
-
-def _reads(
-    expr: Expr, copy: _Copy, subscript: Callable[[Sequence[Expr]], tuple[Expr, ...]]
-) -> Expr:
-    """The expression with the reads of the array going to the copy."""
-    new = rebuilt(expr, lambda e: _reads(e, copy, subscript))
-    if isinstance(new, Read) and new.array == copy.array.name:
-        return replace(new, array=copy.name, indices=subscript(new.indices))
-    return new
-
-
 # ---------------------------------------------------------------- the copying statements
 
 
-def _copy_statement(copy: _Copy, name: str, elements: isl.Map, number: int, fill: bool) -> Stmt:
+def _copy_statement(copy: Box, name: str, moved: isl.Map, number: int, fill: bool) -> Stmt:
     """One instance for each (coordinates, element of the array)."""
-    tuple_name = f"S{number}"
+    tuple_name, rank = f"S{number}", len(copy.lo)
     outer = tuple(loop.name for loop in copy.loops)
-    inner = tuple(f"{copy.name}{d}" for d in range(len(copy.extents)))
+    inner = tuple(f"{copy.name}{d}" for d in range(rank))
     if fill:
-        elements = _box(elements, copy)
-    domain = elements.wrap().flatten().set_tuple_name(tuple_name)
-    space = isl.Set.universe(domain.get_space())
-    local = isl.LocalSpace.from_space(space.get_space())
-
-    def variable(position: int) -> isl.PwAff:
-        return isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, position))
-
-    place = isl.Map.from_domain(space)
-    for position in range(len(outer)):
-        place = place.flat_range_product(variable(position).as_map())
-    place_function = isl.PwMultiAff.from_map(place)
-    whole, part = isl.Map.from_domain(domain), isl.Map.from_domain(domain)
+        moved = _box(moved, rank)
+    domain = moved.wrap().flatten().set_tuple_name(tuple_name)
+    local = isl.LocalSpace.from_space(domain.get_space())
+    whole = isl.Map.from_domain(domain)
+    for d in range(rank):
+        element = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, len(outer) + d))
+        whole = whole.flat_range_product(element.as_map())
+    whole = whole.set_tuple_name(OUT, copy.program.extents[copy.source.name].get_tuple_name())
+    part = copy.to.set_tuple_name(IN, tuple_name).intersect_domain(domain)
     sizes = [Size(s) for s in copy.program.params]
     names = [Var(n) for n in outer]
-    here: list[Expr] = []
-    for d in range(len(inner)):
-        element = variable(len(outer) + d)
-        whole = whole.flat_range_product(element.as_map())
-        lo = copy.lo[d].pullback_pw_multi_aff(place_function)
-        part = part.flat_range_product(element.sub(lo).as_map())
-        here.append(sub(Var(inner[d]), from_pw_aff(copy.lo[d], names, sizes)))
-    array_name = copy.program.extents[copy.array.name].get_tuple_name()
-    whole = whole.set_tuple_name(OUT, array_name)
-    part = part.set_tuple_name(OUT, copy.space.get_tuple_name(SET))
-    in_array = Access(copy.array.name, whole, tuple(Var(i) for i in inner), True, copy.array.span)
-    in_copy = Access(copy.name, part, tuple(here), True, copy.array.span)
+    lo = [from_pw_aff(bound, names, sizes) for bound in copy.lo]
+    element_of: tuple[Expr, ...] = tuple(Var(i) for i in inner)
+    span = copy.source.span
+    in_array = Access(copy.source.name, whole, element_of, True, span)
+    in_copy = Access(copy.name, part, copy.subscript(element_of, lo), True, span)
     read, write = (in_array, in_copy) if fill else (in_copy, in_array)
     return Stmt(
         name,
@@ -240,15 +115,16 @@ def _copy_statement(copy: _Copy, name: str, elements: isl.Map, number: int, fill
         domain,
         write,
         (read,),
-        value=Read(read.array, read.subscript, copy.array.type, span=copy.array.span),
-        span=copy.array.span,
+        value=Read(read.array, read.subscript, copy.source.type, span=span),
+        copies=copy.source.name if fill else copy.name,
+        span=span,
     )
 
 
-def _box(elements: isl.Map, copy: _Copy) -> isl.Map:
+def _box(elements: isl.Map, rank: int) -> isl.Map:
     """All elements between the least and the greatest of each dimension."""
     result = isl.Map.from_domain(elements.domain())
-    for d in range(len(copy.extents)):
+    for d in range(rank):
         least = elements.dim_min(d).as_map()
         most = elements.dim_max(d).as_map()
         line = least.apply_range(isl.Map("{ [a] -> [x] : x >= a }")).intersect(

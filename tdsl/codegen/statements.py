@@ -9,6 +9,7 @@ from tdsl.codegen.names import Names
 from tdsl.codegen.text import comment, wrap
 from tdsl.codegen.unit import SCALARS, Unit
 from tdsl.codegen.values import ValuePrinter
+from tdsl.codegen.workspace import OVER, is_sliced, thread_slice, threads_name
 from tdsl.ir import kernel
 from tdsl.ir.vector import (
     Assign,
@@ -41,8 +42,7 @@ class StatementPrinter:
         self.used: set[tuple[str, str]] = set()
         self._index = IndexPrinter(self._name, unit.helper, self._non_negative)
         self._values = ValuePrinter(unit, self._name, self._index, frozenset(by_value))
-        self._local = {b.name: b for b in function.buffers if b.role == "stack"}
-        self._private_names: set[str] = set()
+        self._local = [b for b in function.buffers if b.role == "stack" or is_sliced(b)]
 
     def _name(self, kind: str, name: str) -> str:
         self.used.add((kind, name))
@@ -50,14 +50,20 @@ class StatementPrinter:
 
     def body(self, block: Block) -> list[str]:
         """The lines of a function's body."""
-        used = buffers_used(block)
-        # What is used inside parallel loops alone is each one's own.
-        self._private_names = set(self._local) - _shared(block)
-        shared = [b for name, b in self._local.items() if name in used - self._private_names]
-        return [line for b in shared for line in self.array(b)] + self._block(block, 1)
+        used, serial = buffers_used(block), _outside_parallel(block)
+        # What each thread has of its own is declared inside parallel loops.
+        wanted = [b for b in self._local if b.name in (serial if b.per_thread else used)]
+        lines = [line for b in wanted for line in self._declared(b, 1, parallel=False)]
+        return lines + self._block(block, 1)
 
-    def array(self, buffer: Buffer, depth: int = 1) -> list[str]:
-        """The declaration of a stack buffer."""
+    def _declared(self, buffer: Buffer, depth: int, *, parallel: bool) -> list[str]:
+        if is_sliced(buffer):
+            text = thread_slice(self._unit, self._names, buffer, parallel=parallel)
+            return wrap("    " * depth + text)
+        return self._array(buffer, depth)
+
+    def _array(self, buffer: Buffer, depth: int) -> list[str]:
+        """The declaration of a stack buffer, longer than its elements: see `workspace.OVER`."""
         count = 1
         for extent in buffer.shape:
             if not isinstance(extent, kernel.Const):
@@ -66,7 +72,8 @@ class StatementPrinter:
         pad = "    " * depth
         name = self._names.add("buffer", buffer.name)
         align = f" __attribute__((aligned({max(64, buffer.align or 64)})))"
-        return [f"{pad}{SCALARS[buffer.elem.name]} {name}[{max(1, count)}]{align};"]
+        count += OVER // buffer.elem.bytes
+        return [f"{pad}{SCALARS[buffer.elem.name]} {name}[{count}]{align};"]
 
     def _block(self, block: Block, depth: int) -> list[str]:
         return [line for item in block.items for line in self._item(item, depth)]
@@ -120,13 +127,16 @@ class StatementPrinter:
         step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"
         head = f"{pad}for (int64_t {var} = {low}; {var} < {high.at(8)}; {step}) {{"
         lines = comment(loop.notes, pad) if loop.notes else []
+        used = buffers_used(loop.body) if loop.parallel else frozenset()
+        own = [b for b in self._local if b.per_thread and b.name in used]
         if loop.parallel:
-            lines.append(f"{pad}#pragma omp parallel for schedule(static)")
+            pragma = f"{pad}#pragma omp parallel for schedule(static)"
+            if any(is_sliced(b) for b in own):
+                pragma += f" num_threads({threads_name(self._names)})"
+            lines.append(pragma)
         lines += wrap(head)
-        if loop.parallel:
-            for buffer in self._local.values():
-                if buffer.name in self._private_names & buffers_used(loop.body):
-                    lines += self.array(buffer, depth + 1)
+        for buffer in own:
+            lines += self._declared(buffer, depth + 1, parallel=True)
         return [*lines, *self._block(loop.body, depth + 1), f"{pad}}}"]
 
     def _if(self, item: If, depth: int) -> list[str]:
@@ -156,7 +166,7 @@ class StatementPrinter:
         return [*lines, f"{pad}}}"]
 
 
-def _shared(block: Block) -> set[str]:
+def _outside_parallel(block: Block) -> set[str]:
     """Buffers that are used outside every parallel loop."""
     found: set[str] = set()
     for item in block.items:
@@ -167,5 +177,5 @@ def _shared(block: Block) -> set[str]:
         for top in item_values(item):
             found |= {v.buffer for v in values_in(top) if isinstance(v, Load | Gather)}
         for inner in blocks(item):
-            found |= _shared(inner)
+            found |= _outside_parallel(inner)
     return found

@@ -2,52 +2,82 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tdsl.diagnostics import IllegalSchedule
+from tdsl.polyhedral.box import CannotPlace
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.leaves import Code, sink
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.registers import body_at, keep_at, why_not
-from tdsl.polyhedral.stage import CannotStage, stage
+from tdsl.polyhedral.stage import path_to, stage
 from tdsl.polyhedral.tree import Node
-from tdsl.schedule.state import StageRequest
+from tdsl.schedule.state import Private, StageRequest
 
 
 @dataclass(frozen=True)
 class Stored:
     """`program`, `tree`: with first terms and the copies that stages make; `code`: with lanes and
-    jammed copies at the leaves, and scopes for `kept`, the register stages that were asked for."""
+    jammed copies at the leaves, and scopes for `kept`, the register stages that were asked for;
+    `private`: arrays that are new in each iteration of loops."""
 
     program: Program
     tree: Node
     code: Code
     kept: tuple[StageRequest, ...] = ()
+    private: Private = field(default_factory=dict)
+
+    @property
+    def of_threads(self) -> frozenset[str]:
+        """The arrays that every thread has of its own: new in the iterations of a parallel loop."""
+        return frozenset(
+            array
+            for array, homes in self.private.items()
+            if any(x.mark == "parallel" for home in homes for x in path_to(self.tree, *home))
+        )
 
 
-def store(program: Program, tree: Node, stages: tuple[StageRequest, ...], *, lanes: bool) -> Stored:
+def store(
+    program: Program,
+    tree: Node,
+    stages: tuple[StageRequest, ...],
+    private: Mapping[str, tuple[tuple[str, str], ...]],
+    *,
+    lanes: bool,
+) -> Stored:
     """Decides storage for a finished schedule. Raises IllegalSchedule where a stage cannot be.
 
     A stage in registers is refused for the same reasons on every target; without lanes (target
     c) its tile is a loop, and the elements stay in memory.
     """
     placed = with_inits(program, tree)
+    homes = dict(private)
     for request in stages:
         if request.memory != "registers":
-            program, placed = _copied(program, placed, request)
+            program, placed, copy = _copied(program, placed, request)
+            homes[copy] = homes_of(placed, request.loop)
     asked = tuple(r for r in stages if r.memory == "registers")
     code = sink(placed, lanes=True)
     for request in asked:
         code = _in_registers(program, code, request)
     if lanes:
-        return Stored(program, placed, code, asked)
-    return Stored(program, placed, sink(placed, lanes=False))
+        return Stored(program, placed, code, asked, homes)
+    return Stored(program, placed, sink(placed, lanes=False), (), homes)
 
 
-def _copied(program: Program, tree: Node, request: StageRequest) -> tuple[Program, Node]:
+def homes_of(tree: Node, at: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """A loop and those around it, each by a statement below and its name."""
+    return tuple((at[0], loop.name) for loop in path_to(tree, *at))
+
+
+def _copied(program: Program, tree: Node, request: StageRequest) -> tuple[Program, Node, str]:
     try:
-        return stage(program, tree, request.array, request.statement, request.loop)
-    except CannotStage as error:
+        return stage(
+            program, tree, request.array, request.statement, request.loop,
+            layout=request.layout, memory=request.memory,
+        )  # fmt: skip
+    except CannotPlace as error:
         raise IllegalSchedule.at(
             request.span,
             f"{request.array} cannot be staged at {request.loop[1]}: {error}",

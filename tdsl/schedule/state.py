@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tdsl.diagnostics import Diagnostic, Span
 from tdsl.ir.types import ElemType
+from tdsl.polyhedral.box import Layout
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.tree import Loop, Node
 from tdsl.schedule.directives import Directive
@@ -42,6 +43,7 @@ class StageRequest:
     statement: str | None
     loop: tuple[str, str]
     memory: str | None = None
+    layout: Layout | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -60,6 +62,8 @@ class ComputeRequest:
     store: tuple[str, str] | None
     memory: str | None = None
     fold: tuple[tuple[int, int], ...] = ()
+    layout: Layout | None = None
+    inside: str | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -114,3 +118,4 @@ class Scheduled:
     trail: tuple[tuple[Directive, Node], ...]
     dependences: tuple[Dependence, ...]
     private: Private
+    computed: tuple[ComputeRequest, ...] = ()
