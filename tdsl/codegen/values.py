@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tdsl.codegen.casts import vector_cast
+from tdsl.codegen.dots import dot, repeat, repeat_load
 from tdsl.codegen.index import IndexPrinter
 from tdsl.codegen.lanes import gather_lanes, load_lanes, per_lane, store_lanes
 from tdsl.codegen.literals import literal
@@ -25,6 +26,7 @@ from tdsl.ir.vector import (
     Choose,
     Condition,
     Const,
+    Dot,
     FirstLanes,
     Gather,
     Iota,
@@ -32,6 +34,7 @@ from tdsl.ir.vector import (
     Op,
     Reduce,
     Ref,
+    Repeat,
     Splat,
     Store,
     Value,
@@ -104,6 +107,12 @@ class ValuePrinter:
                 if arg.type.is_mask:
                     return reduce_mask(unit, op, self(arg), arg.type)
                 return reduce_lanes(unit, op, self(arg), arg.type)
+            case Repeat(Load(buffer, offset, of, None, None)):
+                return repeat_load(unit, self.address(buffer, offset), of, type)
+            case Repeat(arg):
+                return repeat(unit, self(arg), arg.type, type)
+            case Dot(acc, first, second):
+                return dot(unit, value, [self(acc), self(first), self(second)])
             case _:
                 assert_never(value)
 

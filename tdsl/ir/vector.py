@@ -153,21 +153,52 @@ class Reduce:
     type: VType
 
 
+@dataclass(frozen=True)
+class Repeat:
+    """The lanes of a short vector, or of its mask, over and over: lane l is lane l % n of n."""
+
+    arg: Value
+    type: VType
+
+
+@dataclass(frozen=True)
+class Dot:
+    """Lane l is acc[l] plus the sum of first[g * l + t] * second[g * l + t] for t in 0..g, where
+    the operands have g times the lanes.
+
+    Of integers the exact sum, which wraps in the element type of the accumulator. Of floats the
+    instruction chooses order and rounding. The operands are ordered: u8 before i8.
+    """
+
+    acc: Value
+    first: Value
+    second: Value
+    type: VType
+
+    @property
+    def group(self) -> int:
+        """The products that are added in one lane."""
+        return self.first.type.lanes // self.type.lanes
+
+
 Value = (
     Const | Ref | Iota | Splat | Load | Gather | Op | Cast | Choose | FirstLanes | Condition
-    | Reduce
+    | Reduce | Repeat | Dot
 )  # fmt: skip
 
 # ---------------------------------------------------------------- code
 
 
 LANE = "lane'"  # the variable that stands for the lane in an origin
+TERM = "term'"  # and for the place in the group of a Dot
 
 
 @dataclass(frozen=True)
 class Origin:
     """Which instances a write stands for: `index` over loop variables and Var(LANE).
 
+    terms: a Dot stands for that many instances in each lane, over Var(TERM); those that run are
+    the ones whose operands are both loaded.
     masked: the written value leaves out lanes that do not run: by a choice between the new value
     and the old one or what changes nothing, or for BOOL by `and mask`, `or not mask`.
     """
@@ -175,6 +206,7 @@ class Origin:
     statement: str
     index: tuple[Index, ...]
     masked: bool = False
+    terms: int = 1
 
 
 @dataclass(frozen=True)
@@ -291,8 +323,9 @@ Item = (
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory. role: in, const, out, inout (arguments), temp (workspace), stack, table
-    or prepared (made by `NAME_prepare`).
+    """Memory. role: in, const, out, inout (arguments), temp and scratch (workspace), stack, table
+    or prepared (made by `NAME_prepare`). per_thread: of a stack or scratch array that every thread
+    has of its own, since it is new in the iterations of a parallel loop.
 
     shape: extents (Index over sizes; constants for stack and table); strides in elements per
     dimension are already inside the offsets. values: of a table, flat. range: what an argument's
@@ -310,6 +343,7 @@ class Buffer:
     range: tuple[Index, Index] | None = None
     strides: tuple[Index | str, ...] | None = None
     groups: tuple[int, ...] = ()
+    per_thread: bool = False
 
     @property
     def free_strides(self) -> tuple[str, ...]:

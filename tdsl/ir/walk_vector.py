@@ -15,6 +15,7 @@ from tdsl.ir.vector import (
     Condition,
     Const,
     Declare,
+    Dot,
     FirstLanes,
     For,
     Gather,
@@ -27,6 +28,7 @@ from tdsl.ir.vector import (
     Op,
     Reduce,
     Ref,
+    Repeat,
     Scatter,
     Splat,
     Store,
@@ -36,6 +38,7 @@ from tdsl.ir.vector import (
 
 VALUES = (
     Const, Ref, Iota, Splat, Load, Gather, Op, Cast, Choose, FirstLanes, Condition, Reduce,
+    Repeat, Dot,
 )  # fmt: skip
 
 
@@ -44,7 +47,7 @@ def operands(value: Value) -> tuple[Value, ...]:
     match value:
         case Const() | Ref() | Iota() | FirstLanes() | Condition():
             return ()
-        case Splat(arg) | Cast(_, arg) | Reduce(_, arg):
+        case Splat(arg) | Cast(_, arg) | Reduce(_, arg) | Repeat(arg):
             return (arg,)
         case Load(_, _, _, _, mask):
             return () if mask is None else (mask,)
@@ -54,6 +57,8 @@ def operands(value: Value) -> tuple[Value, ...]:
             return args
         case Choose(mask, then, other):
             return (mask, then, other)
+        case Dot(acc, first, second):
+            return (acc, first, second)
         case _:
             assert_never(value)
 

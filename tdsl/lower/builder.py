@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tdsl.ir import vector as v
 from tdsl.ir.index import constant_difference, variables
@@ -95,14 +96,14 @@ class Code:
     def bind(self, value: v.Value) -> v.Value:
         """The value with its loads made before, each element once."""
         match value:
-            case v.Load() | v.Splat(v.Load()) | v.Gather():
+            case v.Load() | v.Splat(v.Load()) | v.Repeat(v.Load()) | v.Gather():
                 return self._load(value)
             case v.FirstLanes():
                 return self._mask(value)
             case _:
                 return rebuild(value, [self.bind(a) for a in operands(value)])
 
-    def _load(self, value: v.Load | v.Splat | v.Gather) -> v.Value:
+    def _load(self, value: v.Load | v.Splat | v.Repeat | v.Gather) -> v.Value:
         known = self._loaded.get(value)
         if known is not None:
             return known
@@ -111,14 +112,17 @@ class Code:
             mask = None if value.mask is None else self.bind(value.mask)
             made = v.Gather(value.buffer, self.bind(value.offset), value.type, mask)
         elif isinstance(value, v.Load) and value.mask is not None:
-            made = v.Load(
-                value.buffer, value.offset, value.type, value.stride, self.bind(value.mask)
-            )
+            made = replace(value, mask=self.bind(value.mask))
+        elif isinstance(value, v.Repeat):
+            made = rebuild(value, [self._with_mask(value.arg)])
         (name,) = buffers_of(value)
         ref = v.Ref(self.names.fresh(name), value.type)
         self.items.append(v.Let(ref.name, made))
         self._loaded[value] = ref
         return ref
+
+    def _with_mask(self, load: v.Value) -> v.Value:
+        return rebuild(load, [self.bind(mask) for mask in operands(load)])
 
     def _mask(self, mask: v.FirstLanes) -> v.Value:
         """A mask is made before the loops that do not change it."""
@@ -144,7 +148,7 @@ class Code:
         value = item.value
         # A register may change afterwards: what is remembered is the value that was stored.
         register = isinstance(value, v.Ref) and value not in self._loaded.values()
-        if register or isinstance(value, v.Op | v.Cast | v.Choose):
+        if register or isinstance(value, v.Op | v.Cast | v.Choose | v.Dot):
             ref = v.Ref(self.names.fresh(item.buffer), value.type)
             self.items.append(v.Let(ref.name, value))
             value = ref
@@ -177,7 +181,7 @@ class Code:
 
 def _apart(known: v.Value, item: v.Store) -> bool:
     """Whether a load and a store certainly touch different elements."""
-    load = known.arg if isinstance(known, v.Splat) else known
+    load = known.arg if isinstance(known, v.Splat | v.Repeat) else known
     if not isinstance(load, v.Load) or buffers_of(load) != {item.buffer} or load.mask is not None:
         return False
     gap = constant_difference(load.offset, item.offset)
@@ -202,7 +206,7 @@ def buffers_of(value: v.Value) -> frozenset[str]:
     match value:
         case v.Load(buffer) | v.Gather(buffer):
             return frozenset([buffer])
-        case v.Splat(v.Load(buffer)):
+        case v.Splat(v.Load(buffer)) | v.Repeat(v.Load(buffer)):
             return frozenset([buffer])
         case _:
             return frozenset()
@@ -235,6 +239,10 @@ def rebuild(value: v.Value, args: list[v.Value]) -> v.Value:
             return v.Op(op, tuple(args), type)
         case v.Choose(_, _, _, type):
             return v.Choose(args[0], args[1], args[2], type)
+        case v.Repeat(_, type):
+            return v.Repeat(args[0], type)
+        case v.Dot(_, _, _, type):
+            return v.Dot(args[0], args[1], args[2], type)
         case _:
             return value
 

@@ -48,6 +48,10 @@ def mask_of(value: v.Value | None, lets: Mapping[str, v.Value], env: Env) -> Mas
             inner = mask_of(arg, lets, env)
             may, must = (np.asarray(m).any(1, keepdims=True) for m in (inner.may, inner.must))
             return Mask(np.asarray(may), np.asarray(must))
+        case v.Repeat(arg, type):
+            inner = mask_of(arg, lets, env)
+            times = type.lanes // arg.type.lanes
+            return Mask(over_and_over(inner.may, times), over_and_over(inner.must, times))
         case v.Op("not", (a,)):
             inner = mask_of(a, lets, env)
             return Mask(~inner.must, ~inner.may)
@@ -63,6 +67,11 @@ def mask_of(value: v.Value | None, lets: Mapping[str, v.Value], env: Env) -> Mas
 
 def _exactly(lanes: Bools) -> Mask:
     return Mask(lanes, lanes)
+
+
+def over_and_over(lanes: Bools, times: int) -> Bools:
+    """The lanes of a short vector, repeated; one column is all lanes already."""
+    return lanes if lanes.shape[-1] == 1 else np.tile(lanes, (1, times))
 
 
 def lane_numbers(lanes: int) -> Ints:

@@ -84,7 +84,7 @@ def _count(value: v.Value, counts: Counter[v.Value], changing: frozenset[str]) -
     match value:
         case v.Ref(name):
             return name not in changing
-        case v.Op() | v.Cast() | v.Choose() | v.Reduce() | v.Splat():
+        case v.Op() | v.Cast() | v.Choose() | v.Reduce() | v.Splat() | v.Repeat() | v.Dot():
             if steady:
                 counts[value] += 1
             return steady

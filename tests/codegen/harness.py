@@ -148,7 +148,7 @@ def run(
         [compiler(of), *compile_flags(of), *WARNINGS, *flags, source, folder / "main.c",
          "-o", program, *(["-static"] if cross else []), "-lm"]
     )  # fmt: skip
-    emulator = ["qemu-aarch64"] if cross else []
+    emulator = ["qemu-aarch64", "-cpu", "max"] if cross else []
     execute([*emulator, program, folder / "in.bin", folder / "out.bin"])
     data = (folder / "out.bin").read_bytes()
     outcomes, at = [], 0
