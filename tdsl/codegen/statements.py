@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import assert_never
 
 from tdsl.codegen.index import IndexPrinter, non_negative
+from tdsl.codegen.moves import fence, misaligned, prefetch
 from tdsl.codegen.names import Names
 from tdsl.codegen.text import comment, wrap
+from tdsl.codegen.transposes import transpose
 from tdsl.codegen.unit import SCALARS, Unit
 from tdsl.codegen.values import ValuePrinter
 from tdsl.codegen.workspace import OVER, is_sliced, thread_slice, threads_name
@@ -15,8 +19,10 @@ from tdsl.ir.vector import (
     Assign,
     Block,
     Buffer,
+    Column,
     Comment,
     Declare,
+    Fence,
     For,
     Function,
     Gather,
@@ -25,6 +31,9 @@ from tdsl.ir.vector import (
     Let,
     LetIndex,
     Load,
+    Misaligned,
+    Prefetch,
+    Ref,
     Scatter,
     Store,
     Switch,
@@ -43,6 +52,7 @@ class StatementPrinter:
         self._index = IndexPrinter(self._name, unit.helper, self._non_negative)
         self._values = ValuePrinter(unit, self._name, self._index, frozenset(by_value))
         self._local = [b for b in function.buffers if b.role == "stack" or is_sliced(b)]
+        self._bytes = {b.name: b.elem.bytes for b in function.buffers}
 
     def _name(self, kind: str, name: str) -> str:
         self.used.add((kind, name))
@@ -76,7 +86,36 @@ class StatementPrinter:
         return [f"{pad}{SCALARS[buffer.elem.name]} {name}[{count}]{align};"]
 
     def _block(self, block: Block, depth: int) -> list[str]:
-        return [line for item in block.items for line in self._item(item, depth)]
+        lines: list[str] = []
+        items = list(block.items)
+        while items:
+            count, turned = self._transpose(items, depth)
+            lines += turned if count else self._item(items[0], depth)
+            del items[: max(1, count)]
+        return lines
+
+    def _transpose(self, items: Sequence[Item], depth: int) -> tuple[int, list[str]]:
+        """A run of all columns of one matrix at the front, and how many items it has."""
+        columns = list(takewhile(lambda item: _is_column(item, items[0]), items))
+        values = [c.value for c in columns if isinstance(c, Let)]
+        found = [v for v in values if isinstance(v, Column)]
+        if not found or [v.lane for v in found] != list(range(len(found[0].rows))):
+            return 0, []
+        rows, type = found[0].rows, found[0].type
+        if rows[0].type != type or not all(isinstance(r, Ref) for r in rows):
+            return 0, []
+        names = [c.name for c in columns if isinstance(c, Let)]
+        matrix = self._names.add("matrix", f"{names[0]}_m")
+        statement = transpose(self._unit, type, matrix)
+        if statement is None:
+            return 0, []
+        pad = "    " * depth
+        listed = ", ".join(self._values(row).text for row in rows)
+        ctype = self._unit.ctype(type)
+        lines = [*wrap(f"{pad}{ctype} {matrix}[] = {{{listed}}};"), pad + statement]
+        for lane, name in enumerate(names):
+            lines.append(f"{pad}const {ctype} {self._names.add('value', name)} = {matrix}[{lane}];")
+        return len(columns), lines
 
     def _item(self, item: Item, depth: int) -> list[str]:
         pad = "    " * depth
@@ -95,6 +134,18 @@ class StatementPrinter:
                 return wrap(f"{pad}{ctype} {self._names.add('value', name)}{text};")
             case Assign(name, value):
                 return wrap(f"{pad}{self._name('value', name)} = {self._values(value).text};")
+            case Misaligned(name, buffer, offset, bytes):
+                self._note_sign(name, True)
+                size = self._bytes[buffer]
+                text = misaligned(self._values.address(buffer, offset), bytes, size).text
+                return wrap(f"{pad}const int64_t {self._names.add('index', name)} = {text};")
+            case Prefetch(buffer, offset, count):
+                place, size = self._name("buffer", buffer), self._bytes[buffer]
+                at, long = self._index(offset), self._index(count)
+                hint = prefetch(self._unit, place, at, long, size, write=item.write)
+                return wrap(f"{pad}{hint.text};")
+            case Fence():
+                return [pad + line for line in fence(self._unit)]
             case Store():
                 return [w for line in self._values.store(item) for w in wrap(pad + line)]
             case Scatter(buffer, offset, value):
@@ -129,15 +180,36 @@ class StatementPrinter:
         lines = comment(loop.notes, pad) if loop.notes else []
         used = buffers_used(loop.body) if loop.parallel else frozenset()
         own = [b for b in self._local if b.per_thread and b.name in used]
+        if loop.fence:
+            return [*lines, *self._fenced(loop, head, own, depth)]
         if loop.parallel:
-            pragma = f"{pad}#pragma omp parallel for schedule(static)"
-            if any(is_sliced(b) for b in own):
-                pragma += f" num_threads({threads_name(self._names)})"
-            lines.append(pragma)
+            lines.append(f"{pad}#pragma omp parallel for schedule(static){self._threads(own)}")
         lines += wrap(head)
-        for buffer in own:
-            lines += self._declared(buffer, depth + 1, parallel=True)
-        return [*lines, *self._block(loop.body, depth + 1), f"{pad}}}"]
+        lines += self._loop_body(loop, own, depth)
+        return lines
+
+    def _fenced(self, loop: For, head: str, own: Sequence[Buffer], depth: int) -> list[str]:
+        """A parallel loop in which each thread ends with a fence."""
+        pad, deeper = "    " * depth, "    " * (depth + 1)
+        return [
+            f"{pad}#pragma omp parallel{self._threads(own)}",
+            f"{pad}{{",
+            f"{deeper}#pragma omp for schedule(static) nowait",
+            *wrap("    " + head),
+            *self._loop_body(loop, own, depth + 1),
+            *(deeper + line for line in fence(self._unit)),
+            f"{pad}}}",
+        ]
+
+    def _threads(self, own: Sequence[Buffer]) -> str:
+        """A clause for the number of threads, where each has a slice of the workspace."""
+        sliced = any(is_sliced(b) for b in own)
+        return f" num_threads({threads_name(self._names)})" if sliced else ""
+
+    def _loop_body(self, loop: For, own: Sequence[Buffer], depth: int) -> list[str]:
+        """All behind the loop's head."""
+        lines = [x for b in own for x in self._declared(b, depth + 1, parallel=True)]
+        return [*lines, *self._block(loop.body, depth + 1), "    " * depth + "}"]
 
     def _if(self, item: If, depth: int) -> list[str]:
         pad = "    " * depth
@@ -166,13 +238,22 @@ class StatementPrinter:
         return [*lines, f"{pad}}}"]
 
 
+def _is_column(item: Item, first: Item) -> bool:
+    """Whether an item names a column of the matrix that the first one names a column of."""
+    match first, item:
+        case Let(value=Column(rows)), Let(value=Column(same)):
+            return rows == same
+        case _:
+            return False
+
+
 def _outside_parallel(block: Block) -> set[str]:
     """Buffers that are used outside every parallel loop."""
     found: set[str] = set()
     for item in block.items:
         if isinstance(item, For) and item.parallel:
             continue
-        if isinstance(item, Store | Scatter):
+        if isinstance(item, Store | Scatter | Misaligned | Prefetch):
             found.add(item.buffer)
         for top in item_values(item):
             found |= {v.buffer for v in values_in(top) if isinstance(v, Load | Gather)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -12,6 +12,7 @@ from tdsl.codegen.index import IndexPrinter
 from tdsl.codegen.lanes import gather_lanes, load_lanes, per_lane, store_lanes
 from tdsl.codegen.literals import literal
 from tdsl.codegen.masks import first_lanes, reduce_mask, uniform
+from tdsl.codegen.moves import stream_store
 from tdsl.codegen.reduce import reduce_lanes
 from tdsl.codegen.scalar import scalar_cast, scalar_op
 from tdsl.codegen.text import C, binary, call, cast, ternary
@@ -24,6 +25,7 @@ from tdsl.ir.types import F64, TYPES
 from tdsl.ir.vector import (
     Cast,
     Choose,
+    Column,
     Condition,
     Const,
     Dot,
@@ -113,12 +115,34 @@ class ValuePrinter:
                 return repeat(unit, self(arg), arg.type, type)
             case Dot(acc, first, second):
                 return dot(unit, value, [self(acc), self(first), self(second)])
+            case Column(rows, lane):
+                return self._column(rows, lane, type)
             case _:
                 assert_never(value)
 
     def address(self, buffer: str, offset: Expr) -> C:
         """`&x[offset]`."""
         return C(f"&{self.name('buffer', buffer)}[{self.index(offset).text}]", 11)
+
+    def _column(self, rows: Sequence[Value], lane: int, type: VType) -> C:
+        """One column alone, lane by lane."""
+        of = rows[0].type
+        name = f"tdsl_column_{kept(of.elem)}x{of.lanes}x{len(rows)}"
+        elem, ctype = SCALARS[kept(of.elem)], self.unit.ctype(type)
+        register, physical = self.unit.ctype(of), self.unit.physical(of.elem, of.lanes)
+        count = self.unit.physical(type.elem, type.lanes)
+        body = [
+            f"{elem} ms[{len(rows)}][{physical}], vs[{count}] = {{0}};",
+            f"{ctype} v;",
+            "memcpy(ms, m, sizeof ms);",
+            f"for (int l = 0; l < {len(rows)}; l++)",
+            "    vs[l] = ms[l][lane];",
+            "memcpy(&v, vs, sizeof v);",
+            "return v;",
+        ]
+        self.unit.function(ctype, name, [f"const {register} *m", "int lane"], body)
+        listed = ", ".join(self(row).text for row in rows)
+        return call(name, C(f"({register}[]){{{listed}}}"), C(str(lane)))
 
     def _mask(self, mask: Value | None) -> tuple[C, VType] | None:
         return None if mask is None else (self(mask), mask.type)
@@ -216,9 +240,11 @@ class ValuePrinter:
             return [store_lanes(self.unit, type, address, value, stride=step, mask=mask).text + ";"]
         elem, lanes = kept(type.elem), type.lanes
         found = None
-        if mask is None:
+        if store.stream:
+            found = stream_store(self.unit, type, address, value, aligned=store.aligned)
+        if found is None and mask is None:
             found = self.unit.apply("store", elem, lanes, address, value)
-        else:
+        elif mask is not None:
             usable = self._usable(mask, type)
             if usable is not None:
                 physical = self.unit.physical(type.elem, lanes)

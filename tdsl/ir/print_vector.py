@@ -14,11 +14,13 @@ from tdsl.ir.vector import (
     Buffer,
     Cast,
     Choose,
+    Column,
     Comment,
     Condition,
     Const,
     Declare,
     Dot,
+    Fence,
     FirstLanes,
     For,
     Function,
@@ -29,7 +31,9 @@ from tdsl.ir.vector import (
     Let,
     LetIndex,
     Load,
+    Misaligned,
     Op,
+    Prefetch,
     Reduce,
     Ref,
     Repeat,
@@ -88,12 +92,21 @@ def _item(item: Item, depth: int) -> list[str]:
             return [f"{pad}{name} := {_value(value)}"]
         case Store():
             place = _place(item.buffer, item.offset, item.stride)
-            return [f"{pad}{place} = {_value(item.value)}{_masked(item.mask)}"]
+            stream = "stream " if item.stream else ""
+            return [f"{pad}{stream}{place} = {_value(item.value)}{_masked(item.mask)}"]
         case Scatter(buffer, offset, value):
             return [f"{pad}{buffer}[{_value(offset)}] = {_value(value)}"]
+        case Misaligned(name, buffer, offset, bytes):
+            return [f"{pad}{name} = {buffer}[{_index(offset)}] misaligned to {bytes}"]
+        case Prefetch(buffer, offset, count):
+            verb = "prefetch to write" if item.write else "prefetch"
+            return [f"{pad}{verb} {_index(count)} of {buffer}[{_index(offset)}]"]
+        case Fence():
+            return [f"{pad}fence"]
         case For():
             step = "" if item.step == 1 else f" step {item.step}"
             parallel = "parallel " if item.parallel else ""
+            parallel = "fenced " + parallel if item.fence else parallel
             head = f"{pad}{parallel}for {item.var} in {_index(item.lo)}..{_index(item.hi)}{step}"
             notes = [f"{pad}# {line}" for note in item.notes for line in note.split("\n")]
             return [*notes, head, *_block(item.body, depth + 1)]
@@ -153,6 +166,8 @@ def _value(value: Value) -> str:
             return f"repeat({_value(arg)})"
         case Dot(acc, first, second):
             return f"dot({_value(acc)}, {_value(first)}, {_value(second)})"
+        case Column(rows, lane):
+            return f"column({lane}, {', '.join(map(_value, rows))})"
         case _:
             assert_never(value)
 

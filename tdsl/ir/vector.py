@@ -181,9 +181,18 @@ class Dot:
         return self.first.type.lanes // self.type.lanes
 
 
+@dataclass(frozen=True)
+class Column:
+    """Lane l is lane `lane` of rows[l]: one column of a small matrix that is transposed."""
+
+    rows: tuple[Value, ...]
+    lane: int
+    type: VType
+
+
 Value = (
     Const | Ref | Iota | Splat | Load | Gather | Op | Cast | Choose | FirstLanes | Condition
-    | Reduce | Repeat | Dot
+    | Reduce | Repeat | Dot | Column
 )  # fmt: skip
 
 # ---------------------------------------------------------------- code
@@ -255,7 +264,11 @@ class Assign:
 
 @dataclass(frozen=True)
 class Store:
-    """Lane l goes to element `offset + stride * l`; masked-off lanes are not touched."""
+    """Lane l goes to element `offset + stride * l`; masked-off lanes are not touched.
+
+    stream: past the caches, where the target can and the address is a multiple of the vector's
+    bytes; aligned: it is one for certain.
+    """
 
     buffer: str
     offset: Index
@@ -263,6 +276,35 @@ class Store:
     stride: Index | None = None  # None: 1
     mask: Value | None = None
     origin: Origin | None = None
+    stream: bool = False
+    aligned: bool = False
+
+
+@dataclass(frozen=True)
+class Misaligned:
+    """An int64 variable: how many elements the element `offset` of a buffer lies behind the last
+    address that is a multiple of `bytes`."""
+
+    name: str
+    buffer: str
+    offset: Index
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """One hint for each cache line of `count` elements from `offset` on, which need not exist.
+    write: they are to be written."""
+
+    buffer: str
+    offset: Index
+    count: Index
+    write: bool = False
+
+
+@dataclass(frozen=True)
+class Fence:
+    """What was stored past the caches comes before all that follows."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +319,8 @@ class Scatter:
 
 @dataclass(frozen=True)
 class For:
-    """`for (int64_t var = lo; var < hi; var += step)`; parallel: an OpenMP loop."""
+    """`for (int64_t var = lo; var < hi; var += step)`; parallel: an OpenMP loop. fence: each of
+    its threads ends with a Fence."""
 
     var: str
     lo: Index
@@ -286,6 +329,7 @@ class For:
     step: int = 1
     parallel: bool = False
     notes: tuple[str, ...] = ()
+    fence: bool = False
 
 
 @dataclass(frozen=True)
@@ -318,6 +362,7 @@ class Block:
 
 Item = (
     Let | LetIndex | Declare | Assign | Store | Scatter | For | If | Switch | Comment | Block
+    | Misaligned | Prefetch | Fence
 )  # fmt: skip
 
 

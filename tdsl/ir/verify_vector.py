@@ -19,11 +19,13 @@ from tdsl.ir.vector import (
     Buffer,
     Cast,
     Choose,
+    Column,
     Comment,
     Condition,
     Const,
     Declare,
     Dot,
+    Fence,
     FirstLanes,
     For,
     Function,
@@ -34,7 +36,9 @@ from tdsl.ir.vector import (
     Let,
     LetIndex,
     Load,
+    Misaligned,
     Op,
+    Prefetch,
     Reduce,
     Ref,
     Repeat,
@@ -174,6 +178,15 @@ class _Verifier:
                     raise self._wrong(f"{name} is assigned but not declared here")
                 if types[name] != value.type:
                     raise self._wrong(f"{name} is {types[name]}, assigned {value.type}")
+            case Misaligned(name, buffer, _, bytes):
+                size = self._array(buffer).elem.bytes
+                if name in indices:
+                    raise self._wrong(f"the index {name} is defined twice")
+                if bytes < size or bytes & (bytes - 1):
+                    raise self._wrong(f"{buffer} is aligned to {bytes} bytes")
+                return indices | {name}, assignable
+            case Prefetch(buffer):
+                self._array(buffer)
             case Store():
                 self._store(item)
             case Scatter():
@@ -181,6 +194,8 @@ class _Verifier:
             case For():
                 if item.var in indices or item.step < 1:
                     raise self._wrong(f"the loop {item.var} is nested in itself or steps back")
+                if item.fence and not item.parallel:
+                    raise self._wrong(f"the loop {item.var} has a fence, but no threads")
                 inside = frozenset() if item.parallel else assignable
                 self._block(item.body, types, indices | {item.var}, inside)
             case If(condition):
@@ -195,7 +210,7 @@ class _Verifier:
                     self._block(inner, types, indices, assignable)
             case Block():
                 self._block(item, types, indices, assignable)
-            case Comment():
+            case Comment() | Fence():
                 pass
             case _:
                 assert_never(item)
@@ -214,6 +229,9 @@ class _Verifier:
         if store.value.type.elem != buffer.elem or store.value.type.is_mask:
             raise self._wrong(f"{store.value.type} is stored to {buffer.name} of {buffer.elem}")
         self._mask(store.mask, store.value.type)
+        plain = store.mask is None and store.stride is None and store.value.type.lanes > 1
+        if (store.stream and not plain) or (store.aligned and not store.stream):
+            raise self._wrong(f"a store to {buffer.name} past the caches is of no whole vector")
 
     def _scatter(self, item: Scatter) -> None:
         buffer = self._array(item.buffer)
@@ -303,6 +321,11 @@ class _Verifier:
             case FirstLanes() | Condition():
                 fits = type.is_mask or type == VType(BOOL)
                 return None if fits else f"a condition as {type}"
+            case Column(rows, lane):
+                first = rows[0].type
+                fits = type == VType(first.elem, len(rows)) and 0 <= lane < first.lanes
+                fits = fits and all(row.type == first for row in rows)
+                return None if fits else f"lane {lane} of {len(rows)} {first} as {type}"
             case Reduce(_, arg):
                 fits = lanes == 1 and arg.type.elem == type.elem
                 return None if fits else f"{arg.type} reduced to {type}"

@@ -11,11 +11,13 @@ from tdsl.ir.vector import (
     Block,
     Cast,
     Choose,
+    Column,
     Comment,
     Condition,
     Const,
     Declare,
     Dot,
+    Fence,
     FirstLanes,
     For,
     Gather,
@@ -25,7 +27,9 @@ from tdsl.ir.vector import (
     Let,
     LetIndex,
     Load,
+    Misaligned,
     Op,
+    Prefetch,
     Reduce,
     Ref,
     Repeat,
@@ -38,7 +42,7 @@ from tdsl.ir.vector import (
 
 VALUES = (
     Const, Ref, Iota, Splat, Load, Gather, Op, Cast, Choose, FirstLanes, Condition, Reduce,
-    Repeat, Dot,
+    Repeat, Dot, Column,
 )  # fmt: skip
 
 
@@ -53,7 +57,7 @@ def operands(value: Value) -> tuple[Value, ...]:
             return () if mask is None else (mask,)
         case Gather(_, offset, _, mask):
             return (offset,) if mask is None else (offset, mask)
-        case Op(_, args):
+        case Op(_, args) | Column(args):
             return args
         case Choose(mask, then, other):
             return (mask, then, other)
@@ -127,7 +131,11 @@ def item_indices(item: Item) -> tuple[Expr, ...]:
             found.append(item.offset)
             if item.stride is not None:
                 found.append(item.stride)
-        case Let() | Declare() | Assign() | Scatter() | Comment() | Block():
+        case Misaligned():
+            found.append(item.offset)
+        case Prefetch():
+            found += [item.offset, item.count]
+        case Let() | Declare() | Assign() | Scatter() | Comment() | Block() | Fence():
             pass
         case _:
             assert_never(item)
@@ -149,7 +157,7 @@ def buffers_used(block: Block) -> frozenset[str]:
     """Names of the buffers that are read or written."""
     found = set()
     for item in items(block):
-        if isinstance(item, Store | Scatter):
+        if isinstance(item, Store | Scatter | Misaligned | Prefetch):
             found.add(item.buffer)
         for top in item_values(item):
             for value in values_in(top):

@@ -243,6 +243,8 @@ def rebuild(value: v.Value, args: list[v.Value]) -> v.Value:
             return v.Repeat(args[0], type)
         case v.Dot(_, _, _, type):
             return v.Dot(args[0], args[1], args[2], type)
+        case v.Column(_, lane, type):
+            return v.Column(tuple(args), lane, type)
         case _:
             return value
 

@@ -140,7 +140,7 @@ def defined(code: Iterable[v.Item]) -> frozenset[str]:
     """Names of all variables of some code."""
     inside = list(walk(v.Block(tuple(code))))
     loops = (i.var for i in inside if isinstance(i, v.For))
-    named = v.Let | v.LetIndex | v.Declare | v.Assign
+    named = v.Let | v.LetIndex | v.Declare | v.Assign | v.Misaligned
     return frozenset([*loops, *(i.name for i in inside if isinstance(i, named))])
 
 

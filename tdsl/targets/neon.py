@@ -39,6 +39,9 @@ def _moves(width: int) -> Iterator[Row]:
         yield _row("store", elem, n, _call("st1", q, s, 2))
         yield _row("splat", elem, n, f"vdup{q}_n_{s}({{0}})")
         yield _row("choose", elem, n, _call("bsl", q, s, 3))
+        if width == 16:
+            yield _row("zip.low", elem, n, _call("zip1", q, s, 2))
+            yield _row("zip.high", elem, n, _call("zip2", q, s, 2))
 
 
 def _arithmetic(width: int) -> Iterator[Row]:

@@ -17,8 +17,12 @@ class Row:
     is the address), splat, choose (mask, then, other), low and high (halves), any and all of a
     mask that is lanes of ones, and the casts "convert.FROM", "saturate.FROM" whose `elem` is the
     result. min.number and max.number are exact only where operand 0 is a constant that is no NaN.
-    shl.const, shr.const: operand 1 is a literal below the width. `feature`: what the processor
-    must have beyond the target's own.
+    shl.const, shr.const: operand 1 is a literal below the width. stream: as store, past the
+    caches, to an address that is a multiple of the vector's bytes; stream.fence orders such stores.
+    zip.low, zip.high: the lower or upper halves of two vectors, lanes in turn, inside each 16 bytes
+    where there are groups: groups2.low, groups2.high: the lower or upper 16 bytes of each operand;
+    groups4.even, groups4.odd: of 16-byte groups 0 and 2, or 1 and 3, of each operand. `feature`:
+    what the processor must have beyond the target's own.
     """
 
     op: str

@@ -59,6 +59,18 @@ def _float_rows(width: int, mask_registers: bool) -> Iterator[Row]:
         yield Row("splat", elem, n, f"{p}_set1_{s}({{0}})")
         yield Row("load", elem, n, f"{p}_loadu_{s}({{0}})")
         yield Row("store", elem, n, f"{p}_storeu_{s}({{0}}, {{1}})")
+        yield Row("stream", elem, n, f"{p}_stream_{s}({{0}}, {{1}})")
+        yield Row("zip.low", elem, n, f"{p}_unpacklo_{s}({{0}}, {{1}})")
+        yield Row("zip.high", elem, n, f"{p}_unpackhi_{s}({{0}}, {{1}})")
+        if width == 32:
+            for op, code in (("low", "0x20"), ("high", "0x31")):
+                template = f"_mm256_permute2f128_{s}({{0}}, {{1}}, {code})"
+                yield Row(f"groups2.{op}", elem, n, template)
+        if width == 64:
+            shape = "f32x4" if elem == "f32" else "f64x2"
+            for op, parts in (("even", "0x88"), ("odd", "0xdd")):
+                template = f"_mm512_shuffle_{shape}({{0}}, {{1}}, {parts})"
+                yield Row(f"groups4.{op}", elem, n, template)
         for op, code in FLOAT_COMPARISONS.items():
             if mask_registers:
                 yield Row(op, elem, n, f"{p}_cmp_{s}_mask({{0}}, {{1}}, {code})")
@@ -98,6 +110,17 @@ def _moves(width: int, mask_registers: bool) -> Iterator[Row]:
         else:
             yield Row("load", elem, n, f"{p}_loadu_{whole}((const {vector} *){{0}})")
             yield Row("store", elem, n, f"{p}_storeu_{whole}(({vector} *){{0}}, {{1}})")
+        yield Row("stream", elem, n, f"{p}_stream_{whole}(({vector} *){{0}}, {{1}})")
+        yield Row("zip.low", elem, n, f"{p}_unpacklo_epi{bits}({{0}}, {{1}})")
+        yield Row("zip.high", elem, n, f"{p}_unpackhi_epi{bits}({{0}}, {{1}})")
+        if width == 32:
+            for op, code in (("low", "0x20"), ("high", "0x31")):
+                template = f"_mm256_permute2x128_si256({{0}}, {{1}}, {code})"
+                yield Row(f"groups2.{op}", elem, n, template)
+        if width == 64:
+            for op, parts in (("even", "0x88"), ("odd", "0xdd")):
+                template = f"_mm512_shuffle_i32x4({{0}}, {{1}}, {parts})"
+                yield Row(f"groups4.{op}", elem, n, template)
         if width == 16:
             for part in (2, 4, 8):
                 if part // size > 1:
@@ -224,6 +247,7 @@ def _packed(width: int, wide: int, narrow: int) -> str:
 
 
 def _rows(widths: tuple[int, ...], mask_registers: bool) -> Iterator[Row]:
+    yield Row("stream.fence", "u8", 1, "_mm_sfence()")
     for width in widths:
         yield from _float_rows(width, mask_registers)
         yield from _moves(width, mask_registers)
