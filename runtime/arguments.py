@@ -7,6 +7,9 @@ Rules, the same for compiled and emulated kernels:
 - An input that is not C-contiguous or not aligned is copied for the call.
 - An output or inout array must be writable, C-contiguous and aligned, and may not share memory
   with any other argument; inputs may share memory with one another.
+- An argument that declares strides is taken as it lies in memory, never copied: its strides are
+  what the declaration says, in whole elements. From its lowest to its highest byte it may not share
+  memory with what is written; no two elements of an output lie in one place.
 - An output that is not given is made. Python numbers are taken for arguments of rank 0.
 - Wrong types are a TypeError, wrong shapes, sizes and places in memory a ValueError.
 """
@@ -25,6 +28,7 @@ import cffi
 import numpy as np
 
 from tdsl.ir.lowfloat import to_bf16
+from tdsl.ir.steps import filled, share_elements, span
 from tdsl.runtime.interface import SIZE_LIMIT, Argument, Entry, SizePlan
 from tdsl.runtime.status import status_error
 
@@ -40,11 +44,13 @@ class Bound:
     """Arguments of one call. `values`: arrays and numbers in C order, `sizes` those of C.
 
     `given` are the caller's own array objects (or the new outputs), which is what the call returns.
+    `free`: for each argument the strides that C is given.
     """
 
     values: tuple[Any, ...]
     given: tuple[Any, ...]
     sizes: tuple[int, ...]
+    free: tuple[tuple[int, ...], ...] = ()
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -52,6 +58,24 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
     start = int(_ffi.cast(_integer, _ffi.from_buffer(_pointer, raw)))
     return np.ndarray(shape, dtype, raw, -start % ALIGNMENT)
+
+
+def empty_strided(shape: tuple[int, ...], dtype: np.dtype[Any], strides: Sequence[int]) -> Array:
+    """An uninitialized array with these strides in elements; its first element lies at a cache
+    line's start."""
+    below, count = span(shape, strides)
+    line = max(1, ALIGNMENT // dtype.itemsize)
+    start = -(-below // line) * line
+    raw = empty((start - below + count,), dtype)
+    steps = tuple(s * dtype.itemsize for s in strides)
+    return np.ndarray(shape, dtype, raw, start * dtype.itemsize if count else 0, steps)
+
+
+def bytes_of(array: Array) -> tuple[int, int]:
+    """The addresses of an array's lowest byte and behind its highest one."""
+    start = address(array)
+    below, count = span(array.shape, array.strides)  # in bytes
+    return start - below, start - below + (count + array.itemsize - 1 if count else 0)
 
 
 def address(array: Array) -> int:
@@ -99,14 +123,18 @@ class Checker:
         for name, argument in self._arguments.items():
             shape = tuple(self._plan.shape(name, found))
             if name not in arrays:
-                arrays[name] = given[name] = self._allocate(argument, shape)
+                steps = self._plan.strides(name, found) if argument.strided else None
+                arrays[name] = given[name] = self._allocate(argument, shape, steps)
             elif arrays[name].shape != shape:
                 raise self._wrong(name, f"shape {shape}", f"{arrays[name].shape}")
+            if argument.strided:
+                self._steps(argument, arrays[name], found)
         self._apart(arrays)
         return Bound(
             tuple(_passed(a, arrays[n]) for n, a in self._arguments.items()),
             tuple(given[n] for n in self._arguments),
             tuple(found[n] for n in self.entry.sizes),
+            tuple(_free(a, arrays[n]) for n, a in self._arguments.items()),
         )
 
     def sizes(self, positional: Sequence[int], keywords: Mapping[str, int]) -> tuple[int, ...]:
@@ -202,8 +230,8 @@ class Checker:
             raise self._wrong(
                 name, f"{_dimensions(argument.rank)}", f"{array.ndim}, of shape {array.shape}"
             )
-        if argument.is_written:
-            self._writable(argument, array)
+        if argument.is_written or argument.strided:
+            self._usable(argument, array)
             return array
         if not array.flags.c_contiguous or address(array) % argument.alignment:
             copied = empty(array.shape, dtype)
@@ -211,20 +239,52 @@ class Checker:
             return copied
         return array
 
-    def _writable(self, argument: Argument, array: Array) -> None:
-        if not array.flags.writeable:
+    def _usable(self, argument: Argument, array: Array) -> None:
+        """What is not copied is as it has to be."""
+        because = "since it is written" if argument.is_written else "since its strides are declared"
+        if argument.is_written and not array.flags.writeable:
             raise self._wrong(argument.name, "an array that may be written", "a read-only one")
-        if not array.flags.c_contiguous:
+        if not argument.strided and not array.flags.c_contiguous:
             raise self._wrong(
                 argument.name,
-                "a C-contiguous array, since it is written",
+                f"a C-contiguous array, {because}",
                 f"strides {array.strides} with shape {array.shape}",
             )
-        if address(array) % argument.alignment:
+        if address(array) % argument.alignment and (array.size or not argument.strided):
             raise self._wrong(
                 argument.name,
-                f"an address that is a multiple of {argument.alignment}, since it is written",
+                f"an address that is a multiple of {argument.alignment}, {because}",
                 f"{address(array):#x}",
+            )
+
+    def _steps(self, argument: Argument, array: Array, sizes: Mapping[str, int]) -> None:
+        """The strides are those that are declared; a dimension of one element has any."""
+        wanted = self._plan.strides(argument.name, sizes)
+        assert wanted is not None
+        item = array.itemsize
+        if array.size == 0:
+            return
+        for place, (step, want) in enumerate(zip(array.strides, wanted, strict=True)):
+            if array.shape[place] < 2:
+                continue
+            if step % item:
+                raise self._wrong(
+                    argument.name,
+                    f"strides of whole elements of {item} bytes",
+                    f"strides {array.strides} in bytes",
+                )
+            if want is not None and step != want * item:
+                raise self._wrong(
+                    argument.name,
+                    f"a stride of {want} elements in dimension {place}",
+                    f"{step // item}, with shape {array.shape}",
+                )
+        steps = [s // item for s in array.strides]
+        if argument.is_written and share_elements(array.shape, steps):
+            raise self._wrong(
+                argument.name,
+                "elements apart in memory, since it is written",
+                f"strides {array.strides} with shape {array.shape}",
             )
 
     def _scalar(self, argument: Argument, value: Any) -> Array:
@@ -250,8 +310,15 @@ class Checker:
         with np.errstate(over="ignore"):
             return np.asarray(value, dtype)
 
-    def _allocate(self, argument: Argument, shape: tuple[int, ...]) -> Array:
+    def _allocate(
+        self,
+        argument: Argument,
+        shape: tuple[int, ...],
+        strides: Sequence[int | None] | None,
+    ) -> Array:
         try:
+            if strides is not None:
+                return empty_strided(shape, argument.dtype, filled(shape, strides))
             return empty(shape, argument.dtype)
         except (MemoryError, ValueError) as error:
             raise MemoryError(
@@ -261,9 +328,9 @@ class Checker:
     # ------------------------------------------------------------ places in memory
 
     def _apart(self, arrays: Mapping[str, Array]) -> None:
-        """All are contiguous here, so that their bounds say exactly what they share."""
+        """From the lowest to the highest byte; of those without strides that is what they hold."""
         places = {
-            name: (address(array), address(array) + array.nbytes)
+            name: bytes_of(array)
             for name, array in arrays.items()
             if not self._arguments[name].by_value
         }
@@ -307,6 +374,14 @@ def _passed(argument: Argument, array: Array) -> Any:
     if not argument.by_value:
         return array
     return (array.view(np.uint16) if argument.elem == "f16" else array).item()
+
+
+def _free(argument: Argument, array: Array) -> tuple[int, ...]:
+    """The strides that C is given; what one element has does not matter."""
+    return tuple(
+        array.strides[d] // array.itemsize if array.shape[d] > 1 and array.size else 0
+        for d in argument.free
+    )
 
 
 def _expected(argument: Argument) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tdsl.runtime.arguments import Bound, Checker, empty
+from tdsl.runtime.arguments import Bound, Checker, address, empty
 from tdsl.runtime.build import Library, assembly
 from tdsl.runtime.interface import Argument, Entry, SizePlan
 from tdsl.runtime.quick import Known, Slot, Surroundings, quick_call, remembered_key
@@ -49,6 +49,8 @@ class CompiledKernel:
         self._local = threading.local()
         self._parallel = library.request.openmp
         # Python looks `__call__` up in the class, and this one is written for this kernel.
+        if entry.strided:
+            return  # shapes alone do not say whether an array will do
         around = self._surroundings(plan)
         quick = quick_call(entry, self._slots, around)
         self._short = short_call(self, quick, entry, library, self._slots)
@@ -108,7 +110,8 @@ class CompiledKernel:
         """Check everything, run, and remember what was found."""
         bound = self._checker.bind(positional, keywords)
         self._run(bound)
-        self._remember(bound, positional, keywords)
+        if not self.entry.strided:
+            self._remember(bound, positional, keywords)
         return self._checker.give(bound.given)
 
     def _remember(
@@ -135,12 +138,17 @@ class CompiledKernel:
             self._short.remember(known.sizes, known.shapes)
 
     def _run(self, bound: Bound) -> None:
-        passed = [
-            value
-            if slot.dtype is None
-            else self._ffi.from_buffer(slot.pointer, value, slot.written)
-            for slot, value in zip(self._slots, bound.values, strict=True)
-        ]
+        passed = []
+        for slot, argument, value, free in zip(
+            self._slots, self.entry.arguments, bound.values, bound.free, strict=True
+        ):
+            if slot.dtype is None:
+                passed.append(value)
+            elif argument.strided:
+                passed.append(self._ffi.cast(slot.pointer, address(value)))
+            else:
+                passed.append(self._from_buffer(slot.pointer, value, slot.written))
+            passed += free
         status = self._invoke(bound.sizes, passed, self._workspace_bytes(bound.sizes))
         if status:
             raise self._checker.refused(bound, status)
@@ -175,13 +183,14 @@ class CompiledKernel:
     def _make_slots(self) -> tuple[Slot, ...]:
         parameters = self._ffi.typeof(self._function).args
         first = len(self.entry.sizes)
-        expected = first + len(self.entry.arguments) + 1
+        free = [len(a.free) for a in self.entry.arguments]
+        expected = first + len(free) + sum(free) + 1
         if len(parameters) != expected:
             raise ValueError(
                 f"{self.entry.symbol} has {len(parameters)} parameters, the entry says {expected}"
             )
         return tuple(
-            self._slot(argument, parameters[first + place])
+            self._slot(argument, parameters[first + place + sum(free[:place])])
             for place, argument in enumerate(self.entry.arguments)
         )
 

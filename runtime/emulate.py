@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from tdsl.diagnostics import ToolchainError, UnsupportedTarget
-from tdsl.runtime.arguments import Bound, Checker
+from tdsl.runtime.arguments import Bound, Checker, address, bytes_of
 from tdsl.runtime.build import artifact, assembly, compile_command, link_flags
 from tdsl.runtime.harness import harness
-from tdsl.runtime.interface import BuildRequest, Entry, SizePlan
+from tdsl.runtime.interface import Argument, BuildRequest, Entry, SizePlan
 from tdsl.runtime.process import CannotStart, Outcome, run_all
 from tdsl.runtime.toolchain import Compiler, failure, find_compiler, find_emulator, signal_name
 
@@ -130,7 +130,14 @@ class EmulatedKernel:
 
     def _input(self, bound: Bound) -> bytes:
         parts = [_numbers(bound.sizes)]
-        for argument, value in zip(self.entry.arguments, bound.values, strict=True):
+        for argument, value, free in zip(
+            self.entry.arguments, bound.values, bound.free, strict=True
+        ):
+            if argument.strided:
+                memory, view, start = _strided(argument, value)
+                view[...] = value
+                parts += [_numbers((start, memory.nbytes)), memory.tobytes(), _numbers(free)]
+                continue
             if argument.by_value and argument.elem == "f16":
                 data = np.asarray(value, np.uint16).tobytes()  # its bits already
             else:
@@ -142,7 +149,12 @@ class EmulatedKernel:
         """Copy what the program wrote into the arrays."""
         start = 0
         for argument, value in zip(self.entry.arguments, bound.values, strict=True):
-            if argument.is_written:
+            if argument.is_written and argument.strided:
+                memory, view, _ = _strided(argument, value)
+                memory[...] = np.frombuffer(data, np.uint8, memory.nbytes, start)
+                value[...] = view
+                start += memory.nbytes
+            elif argument.is_written:
                 written = np.frombuffer(data, argument.dtype, value.size, start)
                 value[...] = written.reshape(value.shape)
                 start += value.nbytes
@@ -176,6 +188,20 @@ class EmulatedKernel:
             )
         where = ", an access outside an array" if ended in ("SIGSEGV", "SIGBUS") else ""
         return RuntimeError(f"{self.name} was ended by {ended} under the emulator{where}")
+
+
+def _strided(
+    argument: Argument, value: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], int]:
+    """Memory like that of a strided array: its bytes, the array in it, and where that starts."""
+    low, high = bytes_of(value)
+    below = address(value) - low
+    start = -(-below // argument.alignment) * argument.alignment
+    memory = np.zeros(high - low + start - below, np.uint8)
+    if value.size == 0:
+        return memory, np.empty(value.shape, value.dtype), start
+    view: np.ndarray[Any, Any] = np.ndarray(value.shape, value.dtype, memory, start, value.strides)
+    return memory, view, start
 
 
 def _numbers(values: Sequence[int]) -> bytes:

@@ -2,7 +2,9 @@
 
     program MODE FUNCTION INPUT OUTPUT
 
-INPUT holds the sizes as int64, then for each argument its length in bytes as int64 and its bytes.
+INPUT holds the sizes as int64, then for each argument its length in bytes as int64 and its bytes;
+before those of an argument with strides, how many bytes lie below its first element, and behind
+them its free strides, as int64.
 The mode "call" writes the status as int64 and, where it is 0, the bytes of each argument that is
 written; "workspace" writes a number of bytes as int64, "variant" a name.
 
@@ -140,7 +142,11 @@ def _function(number: int, entry: Entry) -> str:
     passed = list(sizes)
     for place, argument in enumerate(entry.arguments):
         lines += _read(place, argument)
-        passed.append(f"*a{place}" if argument.by_value else f"a{place}")
+        if argument.strided:
+            passed.append(f"(void *)(a{place} + b{place})")
+            passed += [f"s{place}_{n}" for n in range(len(argument.free))]
+        else:
+            passed.append(f"*a{place}" if argument.by_value else f"a{place}")
     scratch = "0"
     if entry.workspace is not None:
         lines.append(f"  int64_t scratch = (int64_t){entry.workspace}({', '.join(sizes)});")
@@ -161,6 +167,12 @@ def _function(number: int, entry: Entry) -> str:
 def _read(place: int, argument: Argument) -> list[str]:
     # Through void *, so that whatever pointer type the header declares is taken.
     kind = f"{C_TYPES[argument.elem]}" if argument.by_value else "void"
+    if argument.strided:
+        return [
+            f"  int64_t b{place} = read_number(), c{place};",
+            f"  char *a{place} = read_array(&c{place}, {argument.alignment});",
+            *(f"  int64_t s{place}_{n} = read_number();" for n in range(len(argument.free))),
+        ]
     return [
         f"  int64_t c{place};",
         f"  {kind} *a{place} = read_array(&c{place}, {argument.alignment});",

@@ -24,7 +24,8 @@ class Argument:
 
     `role` is in, const, out or inout. `by_value`: a rank-0 input that C takes as a value; f16 and
     bf16 are then passed as the uint16_t of their bits. `align`: bytes promised, None for the
-    element's own.
+    element's own. `strided`: its strides are declared; `free`: the dimensions whose strides, in
+    elements, follow the array as int64_t.
     """
 
     name: str
@@ -33,6 +34,8 @@ class Argument:
     role: str
     by_value: bool = False
     align: int | None = None
+    strided: bool = False
+    free: tuple[int, ...] = ()
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -70,6 +73,11 @@ class Entry:
     assumptions: tuple[str, ...] = ()
 
     @property
+    def strided(self) -> bool:
+        """Whether an argument has strides of its own."""
+        return any(a.strided for a in self.arguments)
+
+    @property
     def returned(self) -> tuple[str, ...]:
         """Names of the arrays that a call gives back, in order."""
         if self.results is not None:
@@ -88,11 +96,16 @@ class SizePlan(Protocol):
 
         `arrays` has every argument but outputs that are still to be made; numbers are arrays of
         rank 0. Raises ValueError or TypeError, naming the argument, where they do not agree or a
-        size stays unknown. Depends on shapes alone, since its answer is remembered for a shape.
+        size stays unknown. Depends on shapes alone, since its answer is remembered for a shape;
+        where an entry has strided arguments, nothing is remembered.
         """
 
     def shape(self, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape of an array argument."""
+
+    def strides(self, name: str, sizes: Mapping[str, int]) -> tuple[int | None, ...] | None:
+        """The strides of an array argument in elements, None for one that the caller chooses;
+        None where the array is row-major and contiguous."""
 
     def check_ranges(
         self, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]

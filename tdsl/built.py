@@ -14,7 +14,7 @@ from tdsl.runtime.arguments import Checker
 from tdsl.runtime.build import assembly, load
 from tdsl.runtime.callable import CompiledKernel
 from tdsl.runtime.emulate import EmulatedKernel, build_program
-from tdsl.runtime.interface import Argument, BuildRequest, Entry
+from tdsl.runtime.interface import BuildRequest, Entry
 from tdsl.runtime.toolchain import find_emulator, is_host
 from tdsl.schedule.builder import Schedule
 from tdsl.schedule.choose import choose
@@ -138,9 +138,7 @@ def messages(compilation: driver.Compilation) -> tuple[Diagnostic, ...]:
 
 def plain_entry(kernel: Kernel) -> Entry:
     """The kernel as its callers see it, before there is C: for the checks of arguments."""
-    arguments = tuple(
-        Argument(a.name, a.type.name, len(a.shape), a.role, align=a.align) for a in kernel.arguments
-    )
+    arguments = tuple(map(driver.argument, kernel.arguments))
     return Entry(kernel.name, "", kernel.sizes, arguments, kernel.bound)
 
 
@@ -215,12 +213,13 @@ class DispatchingKernel:
 
     def __call__(self, *positional: Any, **keywords: Any) -> Any:
         named = {**dict(zip(self._names, positional, strict=False)), **keywords}
+        strided = self.entry.strided
         key = tuple(
             (
                 n,
                 v
                 if type(v) is int and n in self._checker.size_names
-                else getattr(v, "shape", None),
+                else (getattr(v, "shape", None), strided and getattr(v, "strides", None)),
             )
             for n, v in named.items()
         )

@@ -6,18 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tdsl.codegen.module import CModule, emit_module
-from tdsl.diagnostics import Diagnostic
-from tdsl.ir.kernel import Kernel
+from tdsl.diagnostics import Diagnostic, Error, IllegalSchedule, Note
+from tdsl.ir.kernel import Array, Const, Expr, Kernel
+from tdsl.ir.steps import written_strides
 from tdsl.ir.verify_kernel import verify_kernel
 from tdsl.lower.check_instances import check_instances
 from tdsl.lower.lower import Lowered, lower
 from tdsl.lower.storage import Stored, store
 from tdsl.polyhedral import dependences, fresh, model, proofs, validate
+from tdsl.polyhedral.assume import assuming, under
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.runtime.interface import Argument, BuildRequest, Entry
 from tdsl.schedule import apply, builder
 from tdsl.schedule.choose import choose, size_lets
-from tdsl.schedule.resolve import Resolved, resolve
+from tdsl.schedule.conditions import conjuncts, size_condition
+from tdsl.schedule.resolve import Resolved, offered, resolve
 from tdsl.schedule.state import Scheduled
 from tdsl.syntax import tree as surface
 from tdsl.syntax.elaborate import elaborate
@@ -49,6 +52,7 @@ class Compilation:
     program: Program = None  # type: ignore[assignment]
     dependences: tuple[Dependence, ...] = ()
     variant: surface.Schedule | None = None
+    condition: Expr | None = None  # of the sizes for which the variant runs; None: all
     undecided: tuple[surface.Schedule, ...] = ()
     resolved: Resolved = Resolved(())
     scheduled: Scheduled = None  # type: ignore[assignment]
@@ -91,6 +95,19 @@ def _choose(c: Compilation) -> Compilation:
     return replace(c, variant=choice.schedule, undecided=choice.undecided, warnings=warnings)
 
 
+def _assume(c: Compilation) -> Compilation:
+    """A variant that is named runs for all sizes; else those are left that its `when` allows."""
+    if c.options.schedule is not None or c.variant is None or c.variant.condition is None:
+        return c
+    lets = size_lets(c.file, c.kernel.name)
+    condition = size_condition(c.variant.condition, c.kernel, c.options.target, lets)
+    if isinstance(condition, Const):
+        return c
+    program = assuming(c.program, conjuncts(condition))
+    known = c.dependences if program is c.program else under(program, c.dependences)
+    return replace(c, condition=condition, program=program, dependences=known)
+
+
 def _resolve(c: Compilation) -> Compilation:
     chosen = c.options.schedule
     if isinstance(chosen, builder.Schedule):
@@ -118,7 +135,7 @@ def _schedule(c: Compilation) -> Compilation:
 
 def _store(c: Compilation) -> Compilation:
     s = c.scheduled
-    stored = store(s.program, s.tree, s.stages, lanes=bool(c.options.target.widths))
+    stored = store(s.program, s.tree, s.stages, s.private, lanes=bool(c.options.target.widths))
     return replace(c, stored=stored)
 
 
@@ -127,7 +144,13 @@ def _lower(c: Compilation) -> Compilation:
     head = f"schedule {c.label or 'none: the order of the program'} for {c.options.target.name}"
     notes = (head, *text.splitlines())
     lowered = lower(c.stored, c.options.target, strict_fp=c.options.strict_fp, notes=notes)
-    return replace(c, lowered=lowered)
+    function = replace(
+        lowered.function,
+        assumptions=c.kernel.assumptions,  # those of the condition are the dispatch's affair
+        variant=c.label,
+        condition=c.condition,
+    )
+    return replace(c, lowered=replace(lowered, function=function))
 
 
 def _validate(c: Compilation) -> Compilation:
@@ -137,9 +160,7 @@ def _validate(c: Compilation) -> Compilation:
         known = c.scheduled.dependences
     else:
         known = dependences.compute(program, lowered.tree)
-        copies = program.arrays.keys() - c.scheduled.program.arrays.keys()
-        threads = {a: fresh.thread_homes(program, lowered.tree, a) for a in sorted(copies)}
-        for array, homes in {**c.scheduled.private, **threads}.items():
+        for array, homes in c.stored.private.items():
             known = fresh.only_private(known, lowered.tree, array, homes)
     order = validate.Order(known, c.scheduled.reassociate, c.options.strict_fp)
     validate.validate(program, lowered.loops, order)
@@ -156,6 +177,7 @@ PIPELINE: tuple[Pass, ...] = (
     ("proofs", _prove),  # before any schedule: they are about the program alone
     ("dependences", _dependences),  # of the program's own order, once for all directives
     ("variant", _choose),  # needs bound sizes and the target
+    ("assumed", _assume),  # the affine part of its condition serves all proofs below
     ("directives", _resolve),  # expressions become integers: only those reach the tree
     ("tree", _schedule),  # each directive checked, then applied
     ("storage", _store),  # the last thing that can refuse a schedule: copies, registers
@@ -178,9 +200,47 @@ def resume(
 ) -> Compilation:
     """The passes below the choice of a variant, for this one. What is above does not depend on the
     target or the schedule, so that one model serves all variants of a kernel."""
-    start = [name for name, _ in PIPELINE].index("directives")
+    start = [name for name, _ in PIPELINE].index("assumed")
     chosen = replace(compilation, options=options, variant=variant)
     return _through(PIPELINE[start:], chosen, until)
+
+
+def complete(front: Compilation, *, until: str = "validated") -> tuple[Compilation, ...]:
+    """All variants that the sizes of a call may choose, in their order, after `front` came to the
+    choice. A knob goes to the variants that have it."""
+    picks = (*front.undecided, front.variant)
+    if len(picks) == 1:
+        return (resume(front, front.options, front.variant, until=until),)
+    knobs = front.options.knobs
+    known = [_offered(front, variant) if knobs else frozenset() for variant in picks]
+    every = frozenset().union(*known)
+    parts = []
+    for variant, mine in zip(picks, known, strict=True):
+        given = {name: v for name, v in knobs.items() if name in mine or name not in every}
+        try:
+            parts.append(resume(front, replace(front.options, knobs=given), variant, until=until))
+        except Error as error:
+            raise _in_variant(error, front.kernel.name, variant) from None
+    return tuple(parts)
+
+
+def _offered(front: Compilation, variant: surface.Schedule | None) -> frozenset[str]:
+    directives = () if variant is None else variant.directives
+    recipes = {i.name: i for i in front.file.items if isinstance(i, surface.Recipe)}
+    lets = size_lets(front.file, front.kernel.name)
+    return frozenset(offered(directives, front.options.target, front.kernel, recipes, lets))
+
+
+def _in_variant(error: Error, kernel: str, variant: surface.Schedule | None) -> Error:
+    """Says which of several variants is refused."""
+    label = "the program's own order"
+    if variant is not None:
+        label = f"the schedule {variant.variant or kernel}"
+    note = Note(f"in {label}, which the sizes of a call to {kernel} may choose")
+    told = tuple(replace(d, notes=(*d.notes, note)) for d in error.diagnostics)
+    if isinstance(error, IllegalSchedule):
+        return IllegalSchedule(*told, violations=error.violations)
+    return type(error)(*told)
 
 
 def _through(passes: Sequence[Pass], compilation: Compilation, until: str) -> Compilation:
@@ -219,6 +279,21 @@ def build_request(module: CModule, target: Target) -> BuildRequest:
     )
 
 
+def argument(array: Array, *, by_value: bool = False) -> Argument:
+    """An argument as the runtime sees it."""
+    written = written_strides(array) or ()
+    return Argument(
+        array.name,
+        array.type.name,
+        len(array.grouped),
+        array.role,
+        by_value,
+        array.align,
+        array.strides is not None,
+        tuple(n for n, s in enumerate(written) if isinstance(s, str)),
+    )
+
+
 def entries(module: CModule, parts: Sequence[Compilation]) -> tuple[Entry, ...]:
     """The C functions as the runtime calls them, one a kernel."""
     kernels = {p.kernel.name: p.kernel for p in parts}
@@ -228,11 +303,7 @@ def entries(module: CModule, parts: Sequence[Compilation]) -> tuple[Entry, ...]:
             f.c_name,
             f.sizes,
             tuple(
-                Argument(
-                    a.name, kernels[f.name].array(a.name).type.name, a.rank, a.role, a.by_value,
-                    kernels[f.name].array(a.name).align,
-                )
-                for a in f.arguments
+                argument(kernels[f.name].array(a.name), by_value=a.by_value) for a in f.arguments
             ),
             kernels[f.name].bound,
             None,

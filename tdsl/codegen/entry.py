@@ -5,73 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tdsl.codegen.checks import ArgumentChecks, array_bytes, is_argument, is_scalar
 from tdsl.codegen.index import IndexPrinter
 from tdsl.codegen.names import Names
 from tdsl.codegen.processors import arm_feature
 from tdsl.codegen.text import comment, wrap
 from tdsl.codegen.unit import SCALARS, Unit
+from tdsl.codegen.workspace import (
+    in_workspace,
+    is_sliced,
+    room,
+    slice_arguments,
+    threads_argument,
+)
 from tdsl.ir import kernel
 from tdsl.ir.types import ElemType
 from tdsl.ir.vector import Buffer, Function
 
 STATUS = (
     (0, "done"),
-    (1, "a size is negative or too large, or an array has 2^62 bytes or more"),
+    (1, "a size or stride is out of range, or an array has 2^62 bytes or more"),
     (2, "an assumption of the kernel, or a promised range, does not hold"),
     (3, "a pointer is NULL or misaligned"),
-    (4, "an output overlaps another argument"),
+    (4, "an output overlaps another argument or itself"),
     (5, "no memory for the workspace"),
     (6, "the processor lacks an instruction that this code uses"),
     (7, "the workspace is not aligned to 64 bytes"),
 )
 
-# Not inlined: the checks of many arguments would cost gcc -O2 minutes of jump threading.
-ARRAY_BYTES = """__attribute__((noinline))
-static int64_t tdsl_array_bytes(int64_t element, int rank, const int64_t *extent)
-{
-    int64_t bytes = element;
-    int empty = 0;
-    for (int d = 0; d < rank; d++) {
-        if (extent[d] < 0)
-            return -1;
-        empty |= extent[d] == 0;
-    }
-    if (empty)
-        return 0;
-    for (int d = 0; d < rank; d++) {
-        if (extent[d] > (((int64_t)1 << 62) - 1) / bytes)
-            return -1;
-        bytes *= extent[d];
-    }
-    return bytes;
-}"""
-OVERLAP = """__attribute__((noinline))
-static int tdsl_overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes)
-{
-    const uintptr_t p = (uintptr_t)a, q = (uintptr_t)b;
-    return a_bytes > 0 && b_bytes > 0 && p < q + (uintptr_t)b_bytes && q < p + (uintptr_t)a_bytes;
-}"""
-UNUSABLE = """__attribute__((noinline))
-static int tdsl_unusable(const void *p, int64_t bytes, uintptr_t align)
-{
-    return bytes > 0 && (p == NULL || (uintptr_t)p % align != 0);
-}"""
-OUTSIDE = """__attribute__((noinline))
-static int tdsl_outside_{name}(const {ctype} *p, int64_t bytes, int64_t lo, int64_t hi)
-{{
-    int bad = 0;
-    for (int64_t i = 0; i < bytes / (int64_t)sizeof *p; i++)
-        bad |= p[i] < lo || p[i] >= hi;
-    return bad;
-}}"""
-OUTSIDE_U64 = """__attribute__((noinline))
-static int tdsl_outside_u64(const uint64_t *p, int64_t bytes, int64_t lo, int64_t hi)
-{
-    int bad = 0;
-    for (int64_t i = 0; i < bytes / (int64_t)sizeof *p; i++)
-        bad |= hi <= 0 || p[i] >= (uint64_t)hi || (lo > 0 && p[i] < (uint64_t)lo);
-    return bad;
-}"""
 ALLOCATE = """static void *tdsl_allocate(size_t bytes)
 {
     return aligned_alloc(64, bytes);
@@ -93,7 +54,8 @@ class CArgument:
 
 @dataclass(frozen=True)
 class CFunction:
-    """An entry: `int c_name(int64_t sizes..., arguments..., void *workspace)`."""
+    """An entry: `int c_name(int64_t sizes..., arguments..., void *workspace)`; the free strides of
+    an argument follow it."""
 
     name: str
     c_name: str
@@ -101,15 +63,6 @@ class CFunction:
     arguments: tuple[CArgument, ...]
     workspace_bytes: str
     variant: str
-
-
-def is_argument(buffer: Buffer) -> bool:
-    return buffer.role in ("in", "const", "out", "inout")
-
-
-def is_scalar(buffer: Buffer) -> bool:
-    """Passed by value."""
-    return buffer.role in ("in", "const") and not buffer.shape
 
 
 def pointer(buffer: Buffer) -> str:
@@ -124,11 +77,14 @@ def describe(function: Function, names: Names, c_name: str, space: str, variant:
         names.add("index", size)
     arguments = tuple(
         CArgument(
-            b.name, names.add("buffer", b.name), b.elem, b.role, len(b.shape), is_scalar(b),
-            max(b.align or 1, b.elem.bytes),
+            b.name, names.add("buffer", b.name), b.elem, b.role, len(b.groups or b.shape),
+            is_scalar(b), max(b.align or 1, b.elem.bytes),
         )
         for b in function.buffers if is_argument(b)
     )  # fmt: skip
+    for buffer in function.buffers:
+        for stride in buffer.free_strides:
+            names.add("index", stride)
     return CFunction(function.name, c_name, function.sizes, arguments, space, variant)
 
 
@@ -140,6 +96,7 @@ def parameters(function: Function, names: Names) -> list[str]:
             name = names["buffer", buffer.name]
             kind = f"{SCALARS[buffer.elem.name]} " if is_scalar(buffer) else pointer(buffer)
             out.append(kind + name)
+            out += [f"int64_t {names['index', stride]}" for stride in buffer.free_strides]
     return [*out, "void *workspace"]
 
 
@@ -157,19 +114,11 @@ class EntryPrinter:
         self._unit, self._function, self._names = unit, function, names
         self._described, self._prefix = described, prefix
         self._index = IndexPrinter(lambda kind, name: names[kind, name], unit.helper, frozenset())
-        self._temps = [b for b in function.buffers if b.role == "temp"]
-        self._arrays = [b for b in function.buffers if is_argument(b) and not is_scalar(b)]
+        self._temps = in_workspace(function.buffers)
 
     def _bytes(self, buffer: Buffer) -> str:
         """A call that gives the buffer's bytes or -1."""
-        self._unit.helper("tdsl_array_bytes", ARRAY_BYTES)
-        if not buffer.shape:
-            return str(buffer.elem.bytes)
-        extents = ", ".join(self._index(e).text for e in buffer.shape)
-        return (
-            f"tdsl_array_bytes({buffer.elem.bytes}, {len(buffer.shape)}, "
-            f"(const int64_t[]){{{extents}}})"
-        )
+        return array_bytes(self._unit, self._index, buffer)
 
     def _size_checks(self, failure: str) -> list[str]:
         """Statements that leave with `failure` where a size is not allowed."""
@@ -192,10 +141,10 @@ class EntryPrinter:
         lines += self._size_checks("return 0;")
         lines.append("    int64_t total = 0, bytes;")
         for buffer in self._temps:
-            lines += wrap(f"    bytes = {self._bytes(buffer)};")
-            lines.append("    if (bytes < 0 || bytes >= ((int64_t)1 << 62) - 64 - total)")
+            lines += wrap(f"    bytes = {room(self._unit, buffer, self._bytes(buffer))};")
+            lines.append("    if (bytes < 0 || bytes >= ((int64_t)1 << 62) - total)")
             lines.append("        return 0;")
-            lines.append("    total += (bytes + 63) / 64 * 64;")
+            lines.append("    total += bytes;")
         return [*lines, "    return (size_t)total;", "}"]
 
     def variant(self, text: str) -> list[str]:
@@ -215,12 +164,11 @@ class EntryPrinter:
         )
         lines.append("{")
         lines += self._size_checks("return 1;")
-        lines += self._argument_bytes()
+        checks = ArgumentChecks(self._unit, self._function, self._names, self._local)
+        lines += checks.bytes()
         for assumption in self._function.assumptions:
             lines += [*wrap(f"    if (!({self._index(assumption).text}))"), "        return 2;"]
-        lines += self._pointer_checks()
-        lines += self._range_checks()
-        lines += self._overlap_checks()
+        lines += [*checks.pointers(), *checks.ranges(), *checks.overlaps()]
         lines += self._processor_check()
         lines += self._call(run, used)
         return [*lines, "}"]
@@ -231,58 +179,6 @@ class EntryPrinter:
 
     def _bytes_name(self, buffer: Buffer) -> str:
         return self._local(f"{self._names['buffer', buffer.name]}_bytes")
-
-    def _argument_bytes(self) -> list[str]:
-        lines = []
-        for buffer in self._arrays:
-            name = self._bytes_name(buffer)
-            lines += wrap(f"    const int64_t {name} = {self._bytes(buffer)};")
-            if buffer.shape:
-                lines += [f"    if ({name} < 0)", "        return 1;"]
-        return lines
-
-    def _pointer_checks(self) -> list[str]:
-        lines = []
-        for buffer in self._arrays:
-            self._unit.helper("tdsl_unusable", UNUSABLE)
-            name, size = self._names["buffer", buffer.name], self._bytes_name(buffer)
-            align = max(buffer.align or 1, buffer.elem.bytes)
-            lines.append(f"    if (tdsl_unusable({name}, {size}, {align}))")
-            lines.append("        return 3;")
-        return lines
-
-    def _range_checks(self) -> list[str]:
-        """The values that arguments promise; pointers were checked before."""
-        lines = []
-        for buffer in self._function.buffers:
-            if not is_argument(buffer) or buffer.range is None:
-                continue
-            elem, name = buffer.elem.name, self._names["buffer", buffer.name]
-            lo, hi = (self._index(end).text for end in buffer.range)
-            where = name
-            if is_scalar(buffer):
-                where, size = f"&{name}", f"(int64_t)sizeof {name}"
-            else:
-                size = self._bytes_name(buffer)
-            text = OUTSIDE_U64
-            if elem != "u64":
-                text = OUTSIDE.format(name=elem, ctype=SCALARS[elem])
-            self._unit.helper(f"tdsl_outside_{elem}", text)
-            lines += wrap(f"    if (tdsl_outside_{elem}({where}, {size}, {lo}, {hi}))")
-            lines.append("        return 2;")
-        return lines
-
-    def _overlap_checks(self) -> list[str]:
-        lines = []
-        for i, first in enumerate(self._arrays):
-            for second in self._arrays[i + 1 :]:
-                if {first.role, second.role} <= {"in", "const"}:
-                    continue
-                self._unit.helper("tdsl_overlap", OVERLAP)
-                pairs = (f"{self._names['buffer', b.name]}, {self._bytes_name(b)}"
-                         for b in (first, second))  # fmt: skip
-                lines += [f"    if (tdsl_overlap({', '.join(pairs)}))", "        return 4;"]
-        return lines
 
     def _processor_check(self) -> list[str]:
         features = sorted(self._unit.required)
@@ -310,9 +206,18 @@ class EntryPrinter:
             name = self._names["buffer", buffer.name]
             if is_argument(buffer):
                 arguments.append(name)
-            elif buffer.role == "temp":
-                arguments.append(f"({SCALARS[buffer.elem.name]} *)({self._local('memory')} + "
-                                 f"{self._local(name + '_at')})")  # fmt: skip
+                strides = [("index", s) for s in buffer.free_strides]
+                arguments += [self._names[key] for key in strides if key in used]
+            elif buffer.role in ("temp", "scratch"):
+                at = f"({self._local('memory')} + {self._local(name + '_at')})"
+                address = f"({SCALARS[buffer.elem.name]} *){at}"
+                if is_sliced(buffer):
+                    size = self._bytes_name(buffer)
+                    arguments += slice_arguments(self._unit, buffer, address, size)
+                else:
+                    arguments.append(address)
+        if any(is_sliced(b) and ("buffer", b.name) in used for b in self._temps):
+            arguments.append(threads_argument(self._unit))
         lines += wrap(f"    {run}({', '.join(arguments)});")
         return [*lines, *free, "    return 0;"]
 
@@ -328,9 +233,11 @@ class EntryPrinter:
             at = self._local(self._names.add("buffer", buffer.name) + "_at")
             size = self._bytes_name(buffer)
             lines.append(f"    const int64_t {at} = {offset};")
+            takes = self._local(self._names.add("buffer", buffer.name) + "_room")
             lines += wrap(f"    const int64_t {size} = {self._bytes(buffer)};")
-            lines += [f"    if ({size} < 0 || {size} >= ((int64_t)1 << 62) - 64 - {offset})"]
-            lines += ["        return 1;", f"    {offset} += ({size} + 63) / 64 * 64;"]
+            lines += wrap(f"    const int64_t {takes} = {room(self._unit, buffer, size)};")
+            lines += [f"    if ({takes} < 0 || {takes} >= ((int64_t)1 << 62) - {offset})"]
+            lines += ["        return 1;", f"    {offset} += {takes};"]
         lines += [
             "    if ((uintptr_t)workspace % 64 != 0)",
             "        return 7;",
@@ -363,6 +270,12 @@ def document(described: CFunction, function: Function, names: Names) -> list[str
         index = IndexPrinter(lambda kind, name: names[kind, name], lambda a, b: None, frozenset())
         shape = ", ".join(_shape_text(index, e) for e in buffer.shape)
         kind = f"{argument.elem}[{shape}]" if buffer.shape else str(argument.elem)
+        if buffer.strides is not None:
+            index_names = (
+                names["index", s] if isinstance(s, str) else _shape_text(index, s)
+                for s in buffer.strides
+            )  # fmt: skip
+            kind += f", strides [{', '.join(index_names)}] in elements"
         align = f", aligned to {buffer.align} bytes" if buffer.align else ""
         values = ""
         if buffer.range is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tdsl.ir.interp_ops import load
 from tdsl.ir.intervals import evaluate
 from tdsl.ir.kernel import Array, Const, Expr, Kernel, Op, Size, walk
 from tdsl.ir.printer import print_expr
+from tdsl.ir.steps import filled, shape_of, strides_of, written_strides
 
 LIMIT = 1 << 40  # sizes are below
 
@@ -27,20 +29,28 @@ class _Argument:
 
 @dataclass(frozen=True)
 class _Source:
-    """A dimension whose extent is coefficient * size + offset."""
+    """A dimension whose extent (or stride) is coefficient * size + offset."""
 
     size: str
     argument: str
     dimension: int
     coefficient: int
     offset: int
+    stride: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, bool]:
+        """Extents before strides, plain ones before linear ones."""
+        return self.stride, (self.coefficient, self.offset) != (1, 0)
 
 
 class ArgumentPlan:
     """What a kernel expects of its arguments, worked out once for many calls.
 
     An `out` argument may be absent (the caller makes it); when it is there it is checked and its
-    shape may determine sizes like any other. Extents that are negative count as 0.
+    shape may determine sizes like any other. Extents that are negative count as 0. A size that
+    is a stride and no extent follows from the array's strides; where no array tells it, the
+    array's elements are taken to lie close together.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -70,6 +80,7 @@ class ArgumentPlan:
                 raise TypeError(f"{self.kernel.name} has no argument '{name}' (it has {known})")
         sizes = self._given(given or {})
         self._solve(arrays, sizes)
+        self._complete(sizes)
         missing = [name for name in self.kernel.sizes if name not in sizes]
         if missing:
             names = ", ".join(missing)
@@ -97,12 +108,17 @@ class ArgumentPlan:
             self._check_array(self._arguments[name], array)
         sizes = self._given(given or {})
         self._solve(arrays, sizes)
+        self._complete(sizes)
         return sizes
 
     def shape(self, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape of an argument for these sizes."""
-        shape = self._arguments[name].array.shape
-        return tuple(max(0, evaluate(e, sizes, {})) for e in shape)
+        """The shape of an argument for these sizes, as the caller sees it."""
+        return shape_of(self._arguments[name].array, sizes)
+
+    def strides(self, name: str, sizes: Mapping[str, int]) -> tuple[int | None, ...] | None:
+        """The strides of an argument in elements, None for a free one; None where it is
+        row-major and contiguous."""
+        return strides_of(self._arguments[name].array, sizes)
 
     def check_ranges(
         self, arrays: Mapping[str, npt.NDArray[Any]], sizes: Mapping[str, int]
@@ -146,23 +162,74 @@ class ArgumentPlan:
         for source in self._sources:
             if source.size in sizes or source.argument not in arrays:
                 continue
-            extent = arrays[source.argument].shape[source.dimension]
+            array = arrays[source.argument]
+            extent, word = array.shape[source.dimension], "dimension"
+            if source.stride:
+                if extent < 2 or not array.size or array.strides[source.dimension] % array.itemsize:
+                    continue  # any stride will do, or none
+                extent, word = array.strides[source.dimension] // array.itemsize, "stride"
             value, rest = divmod(extent - source.offset, source.coefficient)
-            place = f"dimension {source.dimension} of '{source.argument}' is {extent}"
+            place = f"{word} {source.dimension} of '{source.argument}' is {extent}"
             if rest:
-                form = print_expr(self._arguments[source.argument].array.shape[source.dimension])
+                form = self._form(source)
                 raise ValueError(
                     f"{self.kernel.name}: argument '{source.argument}': expected {form}, "
                     f"but {place}"
                 )
             sizes[source.size] = self._in_range(source.size, value, place)
 
+        for group in self._arguments.values():
+            self._divide(group.array, arrays, sizes)
+
+    def _divide(
+        self, array: Array, arrays: Mapping[str, npt.NDArray[Any]], sizes: dict[str, int]
+    ) -> None:
+        """Add the only size of a group that is not known."""
+        if array.name not in arrays:
+            return
+        for dimension, group in enumerate(array.grouped):
+            unknown = {s for e in group for s in _sizes_of(e) if s not in sizes}
+            plain = [e for e in group if isinstance(e, Size) and e.name in unknown]
+            rest = [e for e in group if e not in plain]
+            if len(group) < 2 or len(unknown) != 1 or len(plain) != 1:
+                continue
+            extent = arrays[array.name].shape[dimension]
+            others = prod(evaluate(e, sizes, {}) for e in rest)
+            place = f"dimension {dimension} of '{array.name}' is {extent}"
+            if others > 0 and extent % others:
+                raise ValueError(
+                    f"{self.kernel.name}: argument '{array.name}': expected a multiple of "
+                    f"{others} = {_form(tuple(rest))}, but {place}"
+                )
+            if others > 0:
+                sizes[plain[0].name] = self._in_range(plain[0].name, extent // others, place)
+
+    def _form(self, source: _Source) -> str:
+        array = self._arguments[source.argument].array
+        if source.stride:
+            stride = (written_strides(array) or ())[source.dimension]
+            return stride if isinstance(stride, str) else print_expr(stride)
+        return print_expr(array.grouped[source.dimension][0])
+
+    def _complete(self, sizes: dict[str, int]) -> None:
+        """Strides that no array tells, for arrays close together."""
+        for source in self._sources:
+            if not source.stride or source.size in sizes:
+                continue
+            array = self._arguments[source.argument].array
+            extents = {s for e in array.shape for s in _sizes_of(e)}
+            if extents <= sizes.keys():
+                known = strides_of(array, sizes)
+                assert known is not None
+                wanted = filled(shape_of(array, sizes), known)[source.dimension] - source.offset
+                sizes[source.size] = max(0, -(-wanted // abs(source.coefficient)))
+
     def _check_shape(self, name: str, got: tuple[int, ...], sizes: Mapping[str, int]) -> None:
         expected = self.shape(name, sizes)
         if got == expected:
             return
         array = self._arguments[name].array
-        form = ", ".join(print_expr(e) for e in array.shape)
+        form = ", ".join(map(_form, array.grouped))
         used = dict.fromkeys(s for e in array.shape for s in _sizes_of(e))
         where = ", ".join(f"{s} = {sizes[s]}" for s in used)
         where = f" with {where}" if where else ""
@@ -187,10 +254,10 @@ class ArgumentPlan:
         if value.dtype != argument.dtype:
             held = " (bf16 bit patterns)" if argument.array.type.name == "bf16" else ""
             raise TypeError(f"{name}: expected dtype {argument.dtype}{held}, got {value.dtype}")
-        if value.ndim != len(argument.array.shape):
+        rank = len(argument.array.grouped)
+        if value.ndim != rank:
             raise ValueError(
-                f"{name}: expected {len(argument.array.shape)} dimensions, "
-                f"got {value.ndim} (shape {list(value.shape)})"
+                f"{name}: expected {rank} dimensions, got {value.ndim} (shape {list(value.shape)})"
             )
 
 
@@ -213,15 +280,31 @@ def _sizes_of(expr: Expr) -> list[str]:
     return list(dict.fromkeys(e.name for e in walk(expr) if isinstance(e, Size)))
 
 
+def _form(group: tuple[Expr, ...]) -> str:
+    """A dimension of the caller's array, `G * CG` for a group."""
+    texts = [print_expr(e) for e in group]
+    if len(group) == 1:
+        return texts[0]
+    return " * ".join(
+        f"({t})" if isinstance(e, Op) else t for e, t in zip(group, texts, strict=True)
+    )
+
+
 def _sources(kernel: Kernel) -> tuple[_Source, ...]:
-    """Dimensions that determine a size; plain ones come first, then linear ones."""
+    """Dimensions and strides that determine a size."""
     found = []
+    extents = {s for a in kernel.arguments for e in a.shape for s in _sizes_of(e)}
     for array in kernel.arguments:
-        for dimension, extent in enumerate(array.shape):
-            linear = _linear(extent)
+        for dimension, group in enumerate(array.grouped):
+            linear = _linear(group[0]) if len(group) == 1 else None
             if linear is not None and linear[0] is not None and linear[1] != 0:
                 found.append(_Source(linear[0], array.name, dimension, linear[1], linear[2]))
-    return tuple(sorted(found, key=lambda s: (s.coefficient, s.offset) != (1, 0)))
+        for dimension, stride in enumerate(written_strides(array) or ()):
+            linear = None if isinstance(stride, str) else _linear(stride)
+            if linear is None or linear[0] is None or linear[1] == 0 or linear[0] in extents:
+                continue
+            found.append(_Source(linear[0], array.name, dimension, linear[1], linear[2], True))
+    return tuple(sorted(found, key=lambda s: s.rank))
 
 
 def _linear(expr: Expr) -> tuple[str | None, int, int] | None:
@@ -237,6 +320,9 @@ def _linear(expr: Expr) -> tuple[str | None, int, int] | None:
             if left is None or right is None or (left[0] and right[0] and left[0] != right[0]):
                 return None
             return left[0] or right[0], left[1] + sign * right[1], left[2] + sign * right[2]
+        case Op("neg", (a,)):
+            inner = _linear(a)
+            return None if inner is None else (inner[0], -inner[1], -inner[2])
         case Op("mul", (a, b)):
             left, right = _linear(a), _linear(b)
             if left is None or right is None or (left[0] and right[0]):

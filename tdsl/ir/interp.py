@@ -29,6 +29,7 @@ from tdsl.ir.interp_ops import constant, store
 from tdsl.ir.interp_statement import StatementRun
 from tdsl.ir.intervals import Box, bounding_box, evaluate
 from tdsl.ir.kernel import Array, BodyItem, Const, Kernel, Nest, Statement
+from tdsl.ir.steps import shape_of
 
 
 def reference(
@@ -79,9 +80,9 @@ class _Machine:
         dtype = storage_dtype(array.type)
         match array.role:
             case "in" | "const":
-                return Buffer(array, arrays[array.name])
+                return Buffer(array, np.ascontiguousarray(arrays[array.name]).reshape(shape))
             case "inout":
-                return Buffer(array, np.array(arrays[array.name], order="C"))
+                return Buffer(array, np.array(arrays[array.name], order="C").reshape(shape))
             case "table":
                 values = [constant(Const(v, array.type)) for v in array.values or ()]
                 stored = [store(v, array.type) for v in values]
@@ -102,7 +103,7 @@ class _Machine:
                 element = [int(i) for i in np.argwhere(~buffer.written)[0]]
                 message = f"the output element {array.name}{element} is never written"
                 raise BoundsError.at(array.span, message)
-            results[array.name] = buffer.data
+            results[array.name] = buffer.data.reshape(shape_of(array, self.sizes))
         return results
 
     # ------------------------------------------------------------ order

@@ -162,6 +162,8 @@ class Array:
     `strides`: per dimension an Expr in elements, or the name of the C argument for a free one;
     None is row-major and contiguous. `range`: promised lo (inclusive) and hi (exclusive) of values.
     `local`: the name of the innermost `for` index in whose body the temp was declared, or None.
+    `groups`: for each dimension of the caller's array how many of `shape` it holds, the outermost
+    first; () is one each.
     """
 
     name: str
@@ -173,11 +175,31 @@ class Array:
     strides: tuple[Expr | str, ...] | None = None
     range: tuple[Expr, Expr] | None = None
     local: str | None = None
+    groups: tuple[int, ...] = ()
     span: Span | None = _span()
 
     @property
     def is_argument(self) -> bool:
         return self.role in ("in", "const", "out", "inout")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it is an argument that the kernel writes."""
+        return self.role in ("out", "inout")
+
+    @property
+    def free_strides(self) -> tuple[str, ...]:
+        """Names of the strides that the caller gives beside the array."""
+        return tuple(s for s in self.strides or () if isinstance(s, str))
+
+    @property
+    def grouped(self) -> tuple[tuple[Expr, ...], ...]:
+        """The extents that each dimension of the caller's array is the product of."""
+        out, start = [], 0
+        for count in self.groups or (1,) * len(self.shape):
+            out.append(self.shape[start : start + count])
+            start += count
+        return tuple(out)
 
 
 @dataclass(frozen=True)

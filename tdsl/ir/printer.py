@@ -154,8 +154,13 @@ def _target(statement: Statement) -> Read:
 
 def print_array(array: Array) -> str:
     """A declaration, as the language writes it; a table with its values on one line."""
-    shape = _list(array.shape, "[", "]") if array.shape else ""
-    text = f"{'const' if array.role == 'table' else array.role} {array.name}: {array.type}{shape}"
+    text = f"{'const' if array.role == 'table' else array.role} {array.name}: {array.type}"
+    if array.shape:
+        dims = (_list(g, "(", ")") if len(g) > 1 else print_expr(g[0]) for g in array.grouped)
+        text += f"[{', '.join(dims)}]"
+    if array.strides is not None:
+        strides = (s if isinstance(s, str) else print_expr(s) for s in _own_strides(array))
+        text += f" strides [{', '.join(strides)}]"
     if array.align is not None:
         text += f" align {array.align}"
     if array.values is not None:
@@ -164,6 +169,14 @@ def print_array(array: Array) -> str:
     if array.local is not None:
         text += f"  # in each iteration of {array.local}"
     return text
+
+
+def _own_strides(array: Array) -> Iterator[Expr | str]:
+    """Those that the declaration writes: the innermost of each group."""
+    last = -1
+    for group in array.grouped:
+        last += len(group)
+        yield (array.strides or ())[last]
 
 
 def print_kernel(kernel: Kernel) -> str:

@@ -54,7 +54,7 @@ class _Verifier:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.arrays = {a.name: a for a in kernel.arrays}
-        self.sizes = set(kernel.sizes)
+        self.sizes = {*kernel.sizes, *(s for a in kernel.arrays for s in a.free_strides)}
 
     def run(self) -> None:
         kernel = self.kernel
@@ -66,6 +66,12 @@ class _Verifier:
         for array in kernel.arrays:
             for extent in array.shape:
                 self._index(extent, set(), f"extent of {array.name}")
+            rank = len(array.shape)
+            for stride in array.strides or ():
+                if not isinstance(stride, str):
+                    self._index(stride, set(), f"stride of {array.name}")
+            _check(array.strides is None or len(array.strides) == rank, f"strides of {array.name}")
+            _check(not array.groups or sum(array.groups) == rank, f"groups of {array.name}")
             if array.values is not None:
                 count = 1
                 for extent in array.shape:

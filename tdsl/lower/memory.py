@@ -16,13 +16,16 @@ def stored_type(elem: ElemType) -> ElemType:
     return U8 if elem == BOOL else elem
 
 
-def buffer(array: Array) -> Buffer:
-    """The memory of an array."""
+def buffer(array: Array, of_threads: bool = False) -> Buffer:
+    """The memory of an array; `of_threads`: new in the iterations of a parallel loop."""
     values = array.values
     if values is not None and array.type == BOOL:
         values = tuple(int(v) for v in values)
     elem = stored_type(array.type)
-    return Buffer(array.name, elem, array.shape, array.role, values, array.align, array.range)
+    return Buffer(
+        array.name, elem, array.shape, array.role, values, array.align, array.range,
+        array.strides, array.groups, of_threads and array.role in ("stack", "scratch"),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from tdsl.ir.kernel import Const, Expr, Size, walk
+from tdsl.ir.kernel import Array, Const, Expr, Size, walk
 from tdsl.ir.loops import Block, For, If, Instance, Item, Scope, Switch
+from tdsl.ir.steps import filled, shape_of, share_elements, strides_of, written_strides
 from tdsl.lower.tables import MOST_ROWS, evaluate, start
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.witness import least_sizes
@@ -32,18 +33,59 @@ def choices(program: Program, nest: Block) -> list[Mapping[str, int]]:
         for size in {e.name for e in walk(expr) if isinstance(e, Size)}:
             beside[size] |= {n for n in numbers if 1 < n <= 128}
     values = [_values(beside[name], low) for name, low in zip(program.params, least, strict=True)]
-    found: list[Mapping[str, int]] = [dict(zip(program.params, least, strict=True))]
+    found: list[Mapping[str, int]] = [
+        _pitched(program, dict(zip(program.params, least, strict=True)))
+    ]
     for turn in _turns(len(values), max(len(steps) for steps in values)):
         row = [
             low if n is None else steps[n % len(steps)]
             for n, steps, low in zip(turn, values, least, strict=True)
         ]
-        sizes = dict(zip(program.params, row, strict=True))
+        sizes = _pitched(program, dict(zip(program.params, row, strict=True)))
         if sizes not in found and _useful(program, sizes):
             found.append(sizes)
             if len(found) == MOST_CHOICES:
                 break
     return found
+
+
+def _pitched(program: Program, sizes: dict[str, int]) -> dict[str, int]:
+    """Sizes that are strides and nothing else are large enough for elements to lie apart, with a
+    gap behind rows."""
+    arrays = [a for a in program.arrays.values() if a.strides is not None]
+    shaped = {e.name for a in program.arrays.values() for x in a.shape for e in _sizes_in(x)}
+    for array in arrays:
+        strides = written_strides(array) or ()
+        shape = shape_of(array, sizes)
+        pitches = [isinstance(s, Size) and s.name not in shaped for s in strides]
+        known = [
+            None if p else s for p, s in zip(pitches, strides_of(array, sizes) or (), strict=True)
+        ]
+        apart = filled([n + 1 for n in shape], known)
+        for stride, pitch, least in zip(strides, pitches, apart, strict=True):
+            if pitch and isinstance(stride, Size):
+                sizes[stride.name] = max(sizes[stride.name], least)
+    return sizes
+
+
+def _pitches(array: Array) -> Iterator[Size]:
+    return (s for s in array.strides or () if isinstance(s, Size))
+
+
+def _sizes_in(expr: Expr) -> Iterator[Size]:
+    return (e for e in walk(expr) if isinstance(e, Size))
+
+
+def _apart(program: Program, sizes: Mapping[str, int]) -> bool:
+    """Whether the elements of what is written lie apart, as the entry asks."""
+    for array in program.arrays.values():
+        strides = strides_of(array, sizes)
+        if strides is None or not array.is_written:
+            continue
+        shape = shape_of(array, sizes)
+        if share_elements(shape, filled(shape, strides)):
+            return False
+    return True
 
 
 def _turns(sizes: int, steps: int) -> Iterator[Sequence[int | None]]:
@@ -71,9 +113,12 @@ def _values(numbers: set[int], low: int) -> list[int]:
 def _useful(program: Program, sizes: Mapping[str, int]) -> bool:
     """Whether the assumptions hold, and not far too much would run."""
     table = start([sizes])
-    volume = prod(max(1, size) for size in sizes.values())
-    return volume <= 8 * MOST_ROWS and all(
-        bool(evaluate(a, table.env)[0, 0]) for a in program.kernel.assumptions
+    strides = {e.name for a in program.arrays.values() for e in _pitches(a)}
+    volume = prod(max(1, size) for name, size in sizes.items() if name not in strides)
+    return (
+        volume <= 8 * MOST_ROWS
+        and _apart(program, sizes)
+        and all(bool(evaluate(a, table.env)[0, 0]) for a in program.kernel.assumptions)
     )
 
 

@@ -12,9 +12,9 @@ from tdsl.ir.types import ElemType
 from tdsl.syntax import tree
 from tdsl.syntax.constants import Constants, exact, table
 from tdsl.syntax.exprs import Values
-from tdsl.syntax.later import refuse
 from tdsl.syntax.reads import Context, no_data
 from tdsl.syntax.scope import Scope
+from tdsl.syntax.strides import groups, strides
 
 
 def size_values(scope: Scope) -> Values:
@@ -48,12 +48,9 @@ def assumption(scope: Scope, item: tree.Assume) -> list[Expr]:
 
 def arrays(scope: Scope, item: tree.ArrayDecl) -> list[Array]:
     """The arrays of one declaration."""
-    if item.strides is not None:
-        raise refuse("strides", item.span)
+    grouped = groups(item)
     shape: list[Expr] = []
-    for extent in item.shape:
-        if isinstance(extent, tuple):
-            raise refuse("group", item.span)
+    for extent in (e for dim in item.shape for e in (dim if isinstance(dim, tuple) else (dim,))):
         built = size_values(scope).bound(extent, "extent")
         assert not variables(built)
         if isinstance(built, Const) and built.value < 0:
@@ -66,10 +63,15 @@ def arrays(scope: Scope, item: tree.ArrayDecl) -> list[Array]:
     type_ = scope.element_type(item.type, item.span)
     align = None if item.align is None else _alignment(scope, item.align)
     promised = None if item.range is None else _range(scope, item, type_)
+    values = size_values(scope)
     return [
-        Array(name, type_, tuple(shape), item.role, align=align, range=promised, span=item.span)
+        Array(
+            name, type_, tuple(shape), item.role, align=align,
+            strides=strides(scope, item, name, shape, values), range=promised, groups=grouped,
+            span=item.span,
+        )
         for name in item.names
-    ]
+    ]  # fmt: skip
 
 
 def _range(scope: Scope, item: tree.ArrayDecl, type_: ElemType) -> tuple[Expr, Expr]:

@@ -36,14 +36,6 @@ LATER: dict[str, Later] = {
         "a `record` is an element type of several fields, and elements are single numbers so far",
         "pass each field as an array of its own",
     ),
-    "strides": Later(
-        "arrays are row-major and contiguous so far, so `strides` is not compiled",
-        "pass a contiguous copy, for example `numpy.ascontiguousarray(x)`",
-    ),
-    "group": Later(
-        "a grouped dimension such as `(G, C)` is not compiled yet",
-        "declare the two dimensions apart: a contiguous array may be reshaped freely",
-    ),
 }
 
 

@@ -68,6 +68,10 @@ class Reads(ABC):
 
     def bound(self, expr: tree.Expr, what: str) -> Expr:
         """An end of a range, an extent or a size: quasi-affine, made of indices and sizes alone."""
+        return affine(self.size(expr, what), expr.span, what)
+
+    def size(self, expr: tree.Expr, what: str) -> Expr:
+        """An expression of indices and sizes alone, affine or not."""
         for part in walk(expr):
             if isinstance(part, tree.Name) and self._is_data(part.id):
                 help = {
@@ -80,7 +84,7 @@ class Reads(ABC):
                     f"a {what} is made of indices and sizes, and `{part.id}` is data",
                     help=help.get(what),
                 )
-        return affine(self._indices.build(expr, mixed=False), expr.span, what)
+        return self._indices.build(expr, mixed=False)
 
     def _is_data(self, name: str) -> bool:
         return self.scope.is_array(name) and name not in self.context.visible
