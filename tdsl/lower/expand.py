@@ -210,7 +210,15 @@ class Expander:
         stmt = self.context.program.statements[instance.statement]
         varying = frozenset(i for i, e in instance.index if dim.var in variables(e))
         elem = stored_type(self.context.program.arrays[stmt.write.array].type)
-        bytes = widest_bytes(stmt, elem.bytes, varying)
+        values = widest_bytes(stmt, elem.bytes, frozenset())
+        cut = chunks(dim.extent, widths(self.context.target, values, dim.width))
+        index = dict(instance.index)
+
+        def linear(expr: Expr) -> bool:
+            here = substitute(expr, index)
+            return all(_is_linear(here, dim, start, lanes) for start, lanes in cut)
+
+        bytes = widest_bytes(stmt, elem.bytes, varying, linear)
         found = widths(self.context.target, bytes, dim.width)
         if bytes < 8 and not all(
             _by_count(instance, dim, start, lanes) for start, lanes in chunks(dim.extent, found)
@@ -241,17 +249,21 @@ class Expander:
 
 def _by_count(instance: ir.Instance, dim: ir.Dim, start: int, lanes: int) -> bool:
     """Whether places and guards of a chunk grow by constants a lane: no int64 lanes are needed."""
-    lane = Var(v.LANE)
-    for expr in (instance.guard, *(e for _, e in instance.index)):
-        if expr is None or dim.var not in variables(expr):
-            continue
-        here = simplify(substitute(expr, {dim.var: add(const(start), lane)}))
-        if any(
-            not_linear(part) and v.LANE in variables(part)
-            for part in walk(whole_blocks(here, v.LANE, lanes))
-        ):
-            return False
-    return True
+    return all(
+        expr is None or _is_linear(expr, dim, start, lanes)
+        for expr in (instance.guard, *(e for _, e in instance.index))
+    )
+
+
+def _is_linear(expr: Expr, dim: ir.Dim, start: int, lanes: int) -> bool:
+    """Whether an expression grows by a constant a lane in one chunk."""
+    if dim.var not in variables(expr):
+        return True
+    here = simplify(substitute(expr, {dim.var: add(const(start), Var(v.LANE))}))
+    return not any(
+        not_linear(part) and v.LANE in variables(part)
+        for part in walk(whole_blocks(here, v.LANE, lanes))
+    )
 
 
 def _ends(hi: Expr) -> tuple[Expr, ...]:

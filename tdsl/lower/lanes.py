@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tdsl.ir import kernel as k
 from tdsl.ir.types import BOOL
@@ -11,8 +11,17 @@ from tdsl.polyhedral.program import Stmt
 from tdsl.targets.target import Target
 
 
-def widest_bytes(stmt: Stmt, elem_bytes: int, varying: frozenset[str]) -> int:
-    """Bytes of the widest value of a statement whose `varying` indices differ between lanes."""
+def widest_bytes(
+    stmt: Stmt,
+    elem_bytes: int,
+    varying: frozenset[str],
+    linear: Callable[[k.Expr], bool] = lambda e: False,
+) -> int:
+    """Bytes of the widest value of a statement whose `varying` indices differ between lanes.
+
+    linear: whether an index that divides or chooses is linear in the lane all the same, as
+    j // 64 is in a chunk of lanes that stays in one block.
+    """
     widest = elem_bytes
     if stmt.value is None:
         return widest
@@ -20,14 +29,14 @@ def widest_bytes(stmt: Stmt, elem_bytes: int, varying: frozenset[str]) -> int:
         match expr:
             case k.Read(_, subscript, type):
                 widest = max(widest, stored_type(type).bytes)
-                if any(_needs_numbers(i, varying) for i in subscript):
+                if any(_needs_numbers(i, varying, linear) for i in subscript):
                     widest = max(widest, 8)
             case k.Cast(_, arg, type) if arg.type == k.INDEX:
                 if _varies(arg, varying):
                     widest = max(widest, 8)
                 widest = max(widest, type.bytes)
             case k.Op(op, args) if op in k.COMPARISONS and args[0].type == k.INDEX:
-                if any(_needs_numbers(a, varying) for a in args):
+                if any(_needs_numbers(a, varying, linear) for a in args):
                     widest = max(widest, 8)
             case _ if expr.type not in (k.INDEX, BOOL):
                 widest = max(widest, expr.type.bytes)
@@ -40,12 +49,16 @@ def _varies(expr: k.Expr, varying: frozenset[str]) -> bool:
     return any(isinstance(e, k.Var) and e.name in varying for e in k.walk(expr))
 
 
-def _needs_numbers(expr: k.Expr, varying: frozenset[str]) -> bool:
+def _needs_numbers(
+    expr: k.Expr, varying: frozenset[str], linear: Callable[[k.Expr], bool]
+) -> bool:
     """Whether an index needs int64 lanes: it depends on data, or not linearly on the lane."""
+    doubtful = False
     for part in k.walk(expr):
-        if isinstance(part, k.Read | k.Cast) or (not_linear(part) and _varies(part, varying)):
+        if isinstance(part, k.Read | k.Cast):
             return True
-    return False
+        doubtful |= not_linear(part) and _varies(part, varying)
+    return doubtful and not linear(expr)
 
 
 def not_linear(part: k.Expr) -> bool:

@@ -146,7 +146,7 @@ def offset_from(expr: Expr) -> tuple[Expr, int]:
     """An index expression as a part that varies and a constant."""
     terms = dict(poly(expr))
     constant = terms.pop((), 0)
-    return sub(expr, const(constant)), constant
+    return simplify(sub(expr, const(constant))), constant
 
 
 def _apart(one: Register, other: Register) -> bool:
