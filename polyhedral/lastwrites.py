@@ -1,0 +1,133 @@
+"""Which write a read sees: the last one of its element before it, in the order of a loop tree.
+
+before: for i { S: a[i % 2] = ...  for j in i - 1..i + 1 { T: ... = a[j % 2] } }
+after:  T's read at (i, j) sees S(j) where j >= 0, else what was there before
+
+This is value-based flow by isl. Reads and writes are given as maps from instances to places; a
+place may be more than an element of an array: what is private to an iteration has its number too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import islpy as isl
+
+from tdsl.polyhedral.order import before, paths
+from tdsl.polyhedral.program import Program, Stmt
+from tdsl.polyhedral.tree import Loop, Node
+
+IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
+
+
+class Clock:
+    """The times of the instances of a tree, as tuples of one length that begin with 0."""
+
+    def __init__(self, program: Program, tree: Node) -> None:
+        self.program = program
+        self._paths = paths(tree)
+        self._depth = 1 + max((len(path) for path in self._paths.values()), default=0)
+        self._times: dict[str, isl.Map] = {}
+        self._before: dict[tuple[str, str], isl.Map | None] = {}
+
+    def runs(self, statement: str) -> bool:
+        """Whether the statement stands in the tree."""
+        return statement in self._paths
+
+    def loops(self, statement: str) -> tuple[Loop, ...]:
+        """The loops around a statement, outermost first."""
+        return tuple(step for step in self._paths[statement] if isinstance(step, Loop))
+
+    def time(self, stmt: Stmt) -> isl.Map:
+        """Instance -> time."""
+        if stmt.name not in self._times:
+            space = stmt.domain.get_space()
+            result = _constant(space, 0)
+            for step in self._paths[stmt.name]:
+                if isinstance(step, Loop):
+                    part = step.coords[stmt.name].as_map()
+                else:
+                    part = _constant(space, step)
+                result = result.flat_range_product(part)
+            zero = _constant(space, 0)
+            for _ in range(self._depth - result.dim(OUT)):
+                result = result.flat_range_product(zero)
+            self._times[stmt.name] = result
+        return self._times[stmt.name]
+
+    def end(self, space: isl.Space) -> isl.Map:
+        """Points -> the time after everything."""
+        result = _constant(space, 1)
+        zero = _constant(space, 0)
+        for _ in range(self._depth - 1):
+            result = result.flat_range_product(zero)
+        return result
+
+    def before(self, first: Stmt, second: Stmt) -> isl.Map | None:
+        """The pairs of instances in this order; None where there are none."""
+        key = first.name, second.name
+        if key not in self._before:
+            self._before[key] = before(self._paths, first, second)
+        return self._before[key]
+
+
+def _constant(space: isl.Space, value: int) -> isl.Map:
+    local = isl.LocalSpace.from_space(space)
+    aff = isl.Aff.val_on_domain(local, isl.Val(value))
+    return isl.Map.from_aff(aff)
+
+
+@dataclass(frozen=True)
+class Event:
+    """What reads or writes: `place`: points -> places; `time`: points -> times. The points of an
+    event have a tuple name of their own among all of one question."""
+
+    place: isl.Map
+    time: isl.Map
+
+    @property
+    def key(self) -> str:
+        name: str = self.place.get_tuple_name(IN)
+        return name
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the reads see: by the read, the write -> pairs of points of both; and the points that
+    see no write."""
+
+    writes: Mapping[str, Mapping[str, isl.Map]]
+    nothing: Mapping[str, isl.Set]
+
+
+def last_writes(reads: Iterable[Event], writes: Iterable[Event]) -> Seen:
+    """For every read the last write of its place before it."""
+    sinks, sources = list(reads), list(writes)
+    if not sources:
+        return Seen({s.key: {} for s in sinks}, {s.key: s.place.domain() for s in sinks})
+    sink = _union(s.place for s in sinks)
+    source = _union(s.place for s in sources)
+    times = _union([*(s.time for s in sinks), *(s.time for s in sources)])
+    access = isl.UnionAccessInfo.from_sink(sink).set_must_source(source)
+    flow = access.set_schedule_map(times).compute_flow()
+    found: dict[str, dict[str, isl.Map]] = {s.key: {} for s in sinks}
+    for pair in _maps(flow.get_may_dependence()):
+        found[pair.get_tuple_name(OUT)][pair.get_tuple_name(IN)] = pair.reverse().coalesce()
+    nothing = {s.key: isl.Set.empty(s.place.domain().get_space()) for s in sinks}
+    for unseen in _maps(flow.get_may_no_source()):
+        nothing[unseen.get_tuple_name(IN)] = unseen.domain().coalesce()
+    return Seen(found, nothing)
+
+
+def _union(maps: Iterable[isl.Map]) -> isl.UnionMap:
+    result: isl.UnionMap | None = None
+    for each in maps:
+        result = each.to_union_map() if result is None else result.union(each.to_union_map())
+    assert result is not None
+    return result
+
+
+def _maps(union: isl.UnionMap) -> list[isl.Map]:
+    found = union.get_map_list()
+    return [found.get_at(k) for k in range(found.n_map())]
