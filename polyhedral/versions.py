@@ -56,8 +56,8 @@ def _pairs(before: Item, after: Item, number: int) -> Iterator[int]:
                 yield from _pairs(before, arm, number)
         case For(), For() if replace(before, body=after.body) == after:
             yield from _pairs(before.body, after.body, number)
-        case Scope(array, body), Scope(same_array, version) if array == same_array:
-            yield from _pairs(body, version, number)
+        case Scope(), Scope() if replace(before, body=after.body) == after:
+            yield from _pairs(before.body, after.body, number)
         case Instance(), Instance() if _plain(before) == _plain(after):
             yield number
         case _:

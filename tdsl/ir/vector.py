@@ -210,12 +210,15 @@ class Origin:
     the ones whose operands are both loaded.
     masked: the written value leaves out lanes that do not run: by a choice between the new value
     and the old one or what changes nothing, or for BOOL by `and mask`, `or not mask`.
+    lanes: those that stand for instances (None: all), where all are written: to a register that
+    is in no memory.
     """
 
     statement: str
     index: tuple[Index, ...]
     masked: bool = False
     terms: int = 1
+    lanes: Value | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tdsl.ir.types import BOOL, I64, U8, ElemType
 from tdsl.ir.walk_vector import operands
 from tdsl.lower.builder import Code
 from tdsl.lower.context import Context
+from tdsl.lower.dots import Terms, dot_value
 from tdsl.lower.keep import COMBINE, home_of, partial_for, register_for
 from tdsl.lower.memory import stored_type
 from tdsl.lower.registers import Register, Writer
@@ -25,12 +26,14 @@ from tdsl.polyhedral.program import Stmt
 @dataclass(frozen=True)
 class Copy:
     """Where the writing out of dimensions stands: the lanes of the chunk, how many of them run
-    (None: all), the chunk's place in its block, and conditions that are to be tested."""
+    (None: all), the chunk's place in its block, conditions that are to be tested, and the terms
+    that an instruction adds in each lane."""
 
     lanes: int = 1
     count: Expr | None = None
     chunk: int = 0
     tests: tuple[Expr, ...] = ()
+    terms: Terms | None = None
 
 
 def write_copy(
@@ -70,7 +73,11 @@ class _Write:
         stmt, values = self.stmt, self.values
         assert stmt.value is not None
         chosen = None if guard is None else values.condition_here(guard)
-        value = values.value(stmt.value, chosen)
+        terms = self.copy.terms
+        if terms is None:
+            value = values.value(stmt.value, chosen)
+        else:
+            value = dot_value(self.context, stmt, values, terms, self.copy.count)
         array = stmt.write.array
         subscript = [values.here(i) for i in stmt.write.subscript]
         offset = self.context.places[array].offset(subscript)
@@ -106,10 +113,13 @@ class _Write:
 
     @property
     def _origin(self) -> v.Origin:
-        return v.Origin(self.stmt.name, tuple(self.values.index.values()), self.masked)
+        terms = 1 if self.copy.terms is None else self.copy.terms.group
+        return v.Origin(self.stmt.name, tuple(self.values.index.values()), self.masked, terms)
 
     def _join(self, old: v.Value, value: v.Value) -> v.Value:
         """The old element, as it lies in memory, joined with a value."""
+        if isinstance(value, v.Dot):
+            return replace(value, acc=old)
         if self._elem == BOOL:
             old = self.values.cast("convert", old, BOOL)
         op = COMBINE.get(self.stmt.op, self.stmt.op)
@@ -159,6 +169,8 @@ class _Write:
         bound = self.code.bind(new)
         first, register.touched = not register.touched, True
         scope, top = self.context.scopes[self.stmt.write.array]
+        if scope.private:
+            origin = replace(origin, lanes=self.values.tail)
         if first and self.code is top and ref.name not in references(bound):
             register.loaded = False
             home = home_of(scope, register)
@@ -182,7 +194,10 @@ class _Write:
             key = (offset, self.copy.chunk, self.values.lanes)
             partial = partial_for(context, array, key, op, identity)
             ref = v.Ref(partial.name, partial.type)
-            new = self.values.operation(COMBINE.get(op, op), [ref, value], elem)
+            if isinstance(value, v.Dot):
+                new: v.Value = replace(value, acc=ref)
+            else:
+                new = self.values.operation(COMBINE.get(op, op), [ref, value], elem)
             if mask is not None:
                 new = self.values.choose(mask, new, ref)
             origin = replace(self._origin, masked=mask is not None)

@@ -96,6 +96,8 @@ class Specializer:
 
     def _case_step(self, item: Item, dim: Dim) -> int | None:
         """By how many iterations the cases of a switch differ; None: no switch."""
+        if dim.mark == "dot":
+            return None
         if dim.mark == "vector":
             lanes = min(self.lanes(s) for s in _statements_with(item, dim))
             if dim.tail == "cases":
@@ -219,7 +221,8 @@ def _with(item: Item, old: Dim, new: Dim) -> Item:
 
     def edit(instance: Instance) -> Instance:
         dims = tuple(
-            replace(new, var=d.var, name=d.name) if _same(d, old) else d for d in instance.dims
+            replace(new, var=d.var, name=d.name, tail=d.tail) if _same(d, old) else d
+            for d in instance.dims
         )
         return replace(instance, dims=dims)
 
