@@ -173,7 +173,8 @@ def box(
     rank, depth = len(source.shape), len(loops)
     place_space = set_space(program.params, depth)
     zero = isl.PwAff.from_aff(isl.Aff.zero_on_domain_space(place_space))
-    lo, extents = [], []
+    lo: list[isl.PwAff] = []
+    extents: list[Expr] = []
     for d in range(rank):
         if d in rings:
             lo.append(zero)  # a ring has the place of an index whatever else is in it
@@ -192,7 +193,8 @@ def box(
     for d in range(rank):
         place = where.index(depth + d).sub(lo[d].pullback_pw_multi_aff(drop))
         places.append(mod(place, rings[d]) if d in rings else place)
-    storage, shape = places, tuple(extents)
+    storage = places
+    shape = tuple(extents)
     if layout is not None:
         named = dict(zip(layout.names, places, strict=True))
         storage = [pw_aff(e, replace(where, loops=named)) for e in layout.storage]
@@ -228,7 +230,12 @@ def _greatest(program: Program, lasts: isl.Set) -> Expr | None:
     if most.n_piece() == 1:
         # Outside its piece there are no values: the expression may be used everywhere.
         most = isl.PwAff.from_aff(most.get_pieces()[0][1])
-    return simplify(maximum(const(0), add(from_pw_aff(most, (), sizes), const(1))))
+    extent = add(from_pw_aff(most, (), sizes), const(1))
+    nothing = isl.PwAff.from_aff(isl.Aff.zero_on_domain_space(most.get_domain_space()))
+    negative = most.add_constant_val(isl.Val(1)).lt_set(nothing)
+    if negative.intersect_params(program.context).is_empty():
+        return extent
+    return simplify(maximum(const(0), extent))
 
 
 def _fitted(program: Program, extents: tuple[Expr, ...], layout: Layout) -> tuple[Expr, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache, reduce
+from math import gcd
 
 from tdsl.ir.kernel import INDEX, Const, Expr, Op, Select, Size, Var, rebuilt, walk
 from tdsl.ir.types import BOOL
@@ -279,7 +280,8 @@ def variables(expr: Expr) -> frozenset[str]:
 def whole_blocks(expr: Expr, name: str, count: int) -> Expr:
     """Floor divisions and remainders of a variable in 0..count that stays in one block.
 
-    (16 * j + lane) // 16 is j for lane in 0..16, and the remainder is lane.
+    (16 * j + lane) // 16 is j for lane in 0..16, and the remainder is lane; (8 * j + lane) // 256
+    is 8 * j // 256 for lane in 0..8.
     """
     match expr:
         case Op("floordiv" | "mod" as op, (left, Const(value=int(right)))) if right > 0:
@@ -287,11 +289,15 @@ def whole_blocks(expr: Expr, name: str, count: int) -> Expr:
             rest = {m: c for m, c in poly(left).items() if c % right}
             stride = rest.pop((Var(name),), 0)
             start = rest.pop((), 0)
-            block = (start + min(0, stride * (count - 1))) // right
-            if rest or (start + max(0, stride * (count - 1))) // right != block:
+            # Without these the dividend is a multiple of the grain, and so is the divisor.
+            grain = gcd(right, *rest.values())
+            if any(name in variables(a) for m in rest for a in m if not isinstance(a, Size)):
+                return simplify(Op(op, (left, const(right)), INDEX))
+            block = (start + min(0, stride * (count - 1))) // grain
+            if (start + max(0, stride * (count - 1))) // grain != block:
                 return simplify(Op(op, (left, const(right)), INDEX))
             inside = from_poly({m: c for m, c in {(): start, (Var(name),): stride}.items() if c})
-            number = add(floor_of(sub(left, inside), right), const(block))
+            number = floor_of(add(sub(left, inside), const(grain * block)), right)
             return number if op == "floordiv" else sub(left, scale(right, number))
         case Op(op, args):
             return simplify(Op(op, tuple(whole_blocks(a, name, count) for a in args), expr.type))

@@ -25,6 +25,7 @@ from tdsl.schedule import (
     packs,
     parts,
     places,
+    stores,
     structure,
     suggest,
 )
@@ -51,6 +52,7 @@ from tdsl.schedule.directives import (
     Skew,
     Split,
     Stage,
+    Store,
     Tile,
     Unroll,
     Vectorize,
@@ -107,9 +109,10 @@ def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Sche
         if broken := check.mark(state, at):
             raise check.illegal(state, broken, _span_of(at, spans, last), at.loop.notes[-1])
     state, private = fresh.placed(state)
+    state, homes = stores.placed(state)
     return Scheduled(
         state.program, state.tree, state.reassociate, state.stages, state.warnings, tuple(trail),
-        state.dependences, private,
+        state.dependences, {**private, **homes}, state.computed,
     )  # fmt: skip
 
 
@@ -200,6 +203,8 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return inlines.inlined(state, d)
         case Stage():
             return places.stage(state, d, on)
+        case Store():
+            return stores.store(state, d, on)
         case Compute():
             return computes.compute(state, d, on)
         case Finish():

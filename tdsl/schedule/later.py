@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 LATER: dict[str, str] = {
-    "Store": "`store` places an array and is not applied yet",
     "Layout": "`layout` stores an argument in another order and is not applied yet",
     "Prefetch": "`prefetch` asks for the lines of a later iteration and is not applied yet",
     "Stream": "`stream` writes past the caches and is not applied yet",
     "Transpose": "`transpose` turns a small copy in registers and is not applied yet",
     "Dot": "`dot` uses instructions that sum groups of products and is not applied yet",
     "Expect": "`expect` looks at the generated assembly and is not applied yet",
-    "stage as": "`stage` with a layout of its own is not applied yet",
 }

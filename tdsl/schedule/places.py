@@ -8,9 +8,9 @@ from dataclasses import replace
 from tdsl.polyhedral.edit import find
 from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import statements
+from tdsl.schedule import layouts
 from tdsl.schedule.directives import Stage
 from tdsl.schedule.hints import closest, listing, refusal
-from tdsl.schedule.later import LATER
 from tdsl.schedule.references import one, statement_names
 from tdsl.schedule.state import LoopAt, StageRequest, State
 
@@ -27,8 +27,6 @@ def stage(state: State, d: Stage, on: Sequence[str]) -> State:
             f"there is no array {array}",
             help=closest(array, program.arrays, "arrays"),
         )
-    if d.layout is not None:
-        raise refusal(d.span, LATER["stage as"])
     if d.memory is not None and d.memory not in MEMORIES:
         raise refusal(
             d.span,
@@ -53,7 +51,12 @@ def stage(state: State, d: Stage, on: Sequence[str]) -> State:
     if not touched:
         who = reader or f"the body of {at}"
         raise refusal(d.span, f"{who} does not touch {array}: there is nothing to stage at {at}")
-    request = StageRequest(array, reader, (at.statement, at.name), d.memory, span=d.span)
+    layout = None
+    if d.layout is not None:
+        if d.memory == "registers":
+            raise refusal(d.span, "registers have no layout")
+        layout = layouts.layout_of(program, array, d.layout, d.span, d.array.dims)
+    request = StageRequest(array, reader, (at.statement, at.name), d.memory, layout, span=d.span)
     return replace(state, stages=(*state.stages, request))
 
 
