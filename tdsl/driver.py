@@ -258,7 +258,6 @@ def emit(name: str, parts: Sequence[Compilation], *, prefix: str = "") -> CModul
         [p.lowered.function for p in parts],
         parts[0].options.target,
         prefix=prefix,
-        variants={p.kernel.name: p.label for p in parts},
     )
 
 

@@ -263,6 +263,17 @@ class ArgumentChecks:
                 lines += [*wrap(f"    if (tdsl_overlap({pairs}))"), "        return 4;"]
         return lines
 
+    def apart(self, start: str, size: str, *, written: bool = True) -> list[str]:
+        """4 where some memory is that of an argument; of one that is written, unless told so."""
+        lines = []
+        for buffer in self._arrays:
+            if written and buffer.role in ("in", "const"):
+                continue
+            self._unit.helper("tdsl_overlap", OVERLAP)
+            pairs = f"{start}, {size}, {self._memory(buffer)}"
+            lines += [*wrap(f"    if (tdsl_overlap({pairs}))"), "        return 4;"]
+        return lines
+
 
 def array_bytes(unit: Unit, index: IndexPrinter, buffer: Buffer) -> str:
     """A call that gives the bytes of a contiguous buffer, or -1."""

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tdsl.codegen.checks import ArgumentChecks, array_bytes, is_argument, is_scalar
+from tdsl.codegen.calls import CallPrinter, CVariant, indented, pointer
+from tdsl.codegen.checks import ArgumentChecks, is_argument, is_scalar
+from tdsl.codegen.dispatch import choice_function, sizes_in
 from tdsl.codegen.index import IndexPrinter
 from tdsl.codegen.names import Names
+from tdsl.codegen.prepare import PreparePrinter, layout, size_check
 from tdsl.codegen.processors import arm_feature
-from tdsl.codegen.text import comment, wrap
+from tdsl.codegen.text import comment, prototype, wrap
 from tdsl.codegen.unit import SCALARS, Unit
-from tdsl.codegen.workspace import (
-    in_workspace,
-    is_sliced,
-    room,
-    slice_arguments,
-    threads_argument,
-)
+from tdsl.codegen.workspace import in_workspace
 from tdsl.ir import kernel
 from tdsl.ir.types import ElemType
 from tdsl.ir.vector import Buffer, Function
@@ -32,11 +29,6 @@ STATUS = (
     (6, "the processor lacks an instruction that this code uses"),
     (7, "the workspace is not aligned to 64 bytes"),
 )
-
-ALLOCATE = """static void *tdsl_allocate(size_t bytes)
-{
-    return aligned_alloc(64, bytes);
-}"""
 
 
 @dataclass(frozen=True)
@@ -53,6 +45,17 @@ class CArgument:
 
 
 @dataclass(frozen=True)
+class CPrepared:
+    """What a kernel with `const` arguments has beside its entry: `size_t bytes(sizes...)`,
+    `int prepare(sizes..., const arguments..., void *prepared)`, and `int run(sizes...,
+    arguments..., const void *prepared, void *workspace)`."""
+
+    bytes: str
+    prepare: str
+    run: str
+
+
+@dataclass(frozen=True)
 class CFunction:
     """An entry: `int c_name(int64_t sizes..., arguments..., void *workspace)`; the free strides of
     an argument follow it."""
@@ -63,15 +66,17 @@ class CFunction:
     arguments: tuple[CArgument, ...]
     workspace_bytes: str
     variant: str
+    prepared: CPrepared | None = None
 
 
-def pointer(buffer: Buffer) -> str:
-    """`const float *` or `float *`."""
-    const = "const " if buffer.role in ("in", "const") else ""
-    return f"{const}{SCALARS[buffer.elem.name]} *"
-
-
-def describe(function: Function, names: Names, c_name: str, space: str, variant: str) -> CFunction:
+def describe(
+    function: Function,
+    names: Names,
+    c_name: str,
+    space: str,
+    variant: str,
+    prepared: CPrepared | None,
+) -> CFunction:
     """The entry's description; mangles sizes and arguments in declaration order."""
     for size in function.sizes:
         names.add("index", size)
@@ -85,100 +90,202 @@ def describe(function: Function, names: Names, c_name: str, space: str, variant:
     for buffer in function.buffers:
         for stride in buffer.free_strides:
             names.add("index", stride)
-    return CFunction(function.name, c_name, function.sizes, arguments, space, variant)
+    return CFunction(function.name, c_name, function.sizes, arguments, space, variant, prepared)
 
 
-def parameters(function: Function, names: Names) -> list[str]:
-    """Of the entry, with the types and names of the header."""
+def parameters(
+    function: Function, names: Names, last: Sequence[str] = ("void *workspace",), role: str = ""
+) -> list[str]:
+    """Of the entry, with the types and names of the header; `role`: with its arguments alone."""
     out = [f"int64_t {names['index', size]}" for size in function.sizes]
     for buffer in function.buffers:
-        if is_argument(buffer):
+        if is_argument(buffer) and role in ("", buffer.role):
             name = names["buffer", buffer.name]
             kind = f"{SCALARS[buffer.elem.name]} " if is_scalar(buffer) else pointer(buffer)
             out.append(kind + name)
             out += [f"int64_t {names['index', stride]}" for stride in buffer.free_strides]
-    return [*out, "void *workspace"]
+    return [*out, *last]
 
 
-def prototype(start: str, params: Sequence[str], end: str) -> list[str]:
-    """A function's head, over several lines where it is long."""
-    return wrap(f"{start}({', '.join(params) if params else 'void'}){end}")
+ALIGNED = ("    if ((uintptr_t)workspace % 64 != 0)", "        return 7;")
+PREPARE = ("void *prepared",)
+RUN_PREPARED = ("const void *prepared", "void *workspace")
 
 
 class EntryPrinter:
-    """Prints what surrounds `run`, the function that computes."""
+    """Prints what surrounds the functions that compute, one for each variant. `choice`: the name
+    of the function that picks a variant; `places`: of the one that lays prepared arrays out."""
 
     def __init__(
-        self, unit: Unit, function: Function, names: Names, described: CFunction, prefix: str
+        self,
+        unit: Unit,
+        variants: Sequence[CVariant],
+        names: Names,
+        described: CFunction,
+        choice: str,
+        places: str,
     ) -> None:
-        self._unit, self._function, self._names = unit, function, names
-        self._described, self._prefix = described, prefix
+        self._unit, self._variants, self._names = unit, variants, names
+        self._function = variants[0].function  # arguments and assumptions are those of all
+        self._described, self._choice = described, choice
         self._index = IndexPrinter(lambda kind, name: names[kind, name], unit.helper, frozenset())
-        self._temps = in_workspace(function.buffers)
+        self._layout = layout(places, variants)
+        self._prepare = PreparePrinter(unit, names, variants, self._layout)
 
-    def _bytes(self, buffer: Buffer) -> str:
-        """A call that gives the buffer's bytes or -1."""
-        return array_bytes(self._unit, self._index, buffer)
+    def code(self) -> list[str]:
+        """All functions, those that are called before those that call."""
+        described = self._described
+        parts = [self._chooser(), self._prepare.places(), self._workspace(), self._variant()]
+        if described.prepared is not None:
+            names = described.prepared
+            parts.append(self._prepare.bytes(names.bytes))
+            params = parameters(self._function, self._names, PREPARE, "const")
+            parts.append(self._prepare.prepare(names.prepare, params, self._processor_check()))
+        parts.append(self._entry())
+        if described.prepared is not None:
+            parts.append(self._run_prepared(described.prepared.run))
+        return [line for part in parts if part for line in ("", *part)][1:]
 
-    def _size_checks(self, failure: str) -> list[str]:
-        """Statements that leave with `failure` where a size is not allowed."""
-        tests = []
-        for size in self._function.sizes:
-            name = self._names["index", size]
-            tests.append(f"{name} < 0 || {name} >= (int64_t)1 << 40")
-        return [line for t in tests for line in (f"    if ({t})", f"        {failure}")]
+    # ------------------------------------------------------------ the variants
+
+    def _chooser(self) -> list[str]:
+        conditions = [v.function.condition for v in self._variants]
+        if len(conditions) == 1:
+            return []
+        sizes = sizes_in(conditions, self._function.sizes)
+        above = comment(["Which variant runs: the first one whose condition holds."], "")
+        made = choice_function(self._unit, self._names, self._choice, sizes, conditions)
+        return [*above, *made]
+
+    def _chosen(self) -> str:
+        conditions = [v.function.condition for v in self._variants]
+        sizes = sizes_in(conditions, self._function.sizes)
+        return f"{self._choice}({', '.join(self._names['index', s] for s in sizes)})"
+
+    def _by_variant(self, parts: Sequence[list[str]], *, ends: bool) -> list[str]:
+        """The statements of the variant that runs. `ends`: they return."""
+        if len(parts) == 1:
+            return parts[0]
+        lines = [*wrap(f"    switch ({self._chosen()}) {{")]
+        for number, part in enumerate(parts):
+            case = "default" if number == len(parts) - 1 else f"case {number}"
+            end = [] if ends else ["        break;"]
+            lines += [f"    {case}: {{", *indented(part), *end, "    }"]
+        return [*lines, "    }"]
 
     # ------------------------------------------------------------ beside the entry
 
-    def workspace(self) -> list[str]:
-        """`NAME_workspace_bytes`."""
-        sizes = [f"int64_t {self._names['index', s]}" for s in self._function.sizes]
-        lines = prototype(f"size_t {self._described.workspace_bytes}", sizes, "")
-        lines.append("{")
-        if not self._temps:
-            lines += [f"    (void){self._names['index', s]};" for s in self._function.sizes]
-            return [*lines, "    return 0;", "}"]
-        lines += self._size_checks("return 0;")
-        lines.append("    int64_t total = 0, bytes;")
-        for buffer in self._temps:
-            lines += wrap(f"    bytes = {room(self._unit, buffer, self._bytes(buffer))};")
-            lines.append("    if (bytes < 0 || bytes >= ((int64_t)1 << 62) - total)")
-            lines.append("        return 0;")
-            lines.append("    total += bytes;")
-        return [*lines, "    return (size_t)total;", "}"]
+    def _size_parameters(self) -> list[str]:
+        return [f"int64_t {self._names['index', s]}" for s in self._function.sizes]
 
-    def variant(self, text: str) -> list[str]:
-        """`NAME_variant`."""
-        sizes = [f"int64_t {self._names['index', s]}" for s in self._function.sizes]
-        lines = prototype(f"const char *{self._described.variant}", sizes, "")
+    def _size_checks(self, failure: str) -> list[str]:
+        """Statements that leave with `failure` where a size is not allowed."""
+        sizes = [self._names["index", s] for s in self._function.sizes]
+        return [line for s in sizes for line in size_check(s, failure)]
+
+    def _unused(self) -> list[str]:
+        return [f"    (void){self._names['index', s]};" for s in self._function.sizes]
+
+    def _memory(self, variant: CVariant) -> list[Buffer]:
+        """What a call needs that is handed nothing prepared."""
+        return [*in_workspace(variant.function.buffers), *variant.prepared]
+
+    def _workspace(self) -> list[str]:
+        """`NAME_workspace_bytes`."""
+        lines = prototype(f"size_t {self._described.workspace_bytes}", self._size_parameters(), "")
         lines.append("{")
-        lines += [f"    (void){self._names['index', s]};" for s in self._function.sizes]
-        return [*lines, f"    return {string(text)};", "}"]
+        calls = CallPrinter(self._unit, self._names)
+        total, size = calls.local("total"), calls.local("bytes")
+        parts: list[list[str]] = []
+        for variant in self._variants:
+            part: list[str] = []
+            for buffer in self._memory(variant):
+                part += wrap(f"    {size} = {calls.room(buffer)};")
+                part.append(f"    if ({size} < 0 || {size} >= ((int64_t)1 << 62) - {total})")
+                part.append("        return 0;")
+                part.append(f"    {total} += {size};")
+            parts.append(part)
+        if not any(parts):
+            return [*lines, *self._unused(), "    return 0;", "}"]
+        lines += self._size_checks("return 0;")
+        lines.append(f"    int64_t {total} = 0, {size};")
+        lines += self._by_variant(parts, ends=False)
+        return [*lines, f"    return (size_t){total};", "}"]
+
+    def _variant(self) -> list[str]:
+        """`NAME_variant`."""
+        texts = [string(v.function.variant) for v in self._variants]
+        lines = prototype(f"const char *{self._described.variant}", self._size_parameters(), "")
+        lines.append("{")
+        if len(texts) == 1:
+            return [*lines, *self._unused(), f"    return {texts[0]};", "}"]
+        lines += self._size_checks('return "";')
+        found = self._names.add("entry", "names")
+        lines += wrap(f"    static const char *const {found}[] = {{{', '.join(texts)}}};")
+        return [*lines, *wrap(f"    return {found}[{self._chosen()}];"), "}"]
 
     # ------------------------------------------------------------ the entry
 
-    def entry(self, run: str, used: set[tuple[str, str]]) -> list[str]:
-        """The checks in the order of their status, then the call."""
-        lines = prototype(
-            f"int {self._described.c_name}", parameters(self._function, self._names), ""
-        )
-        lines.append("{")
-        lines += self._size_checks("return 1;")
-        checks = ArgumentChecks(self._unit, self._function, self._names, self._local)
-        lines += checks.bytes()
+    def _assumptions(self) -> list[str]:
+        lines = []
         for assumption in self._function.assumptions:
             lines += [*wrap(f"    if (!({self._index(assumption).text}))"), "        return 2;"]
+        return lines
+
+    def _entry(self) -> list[str]:
+        """The checks in the order of their status, then the call."""
+        params = parameters(self._function, self._names)
+        lines = [*prototype(f"int {self._described.c_name}", params, ""), "{"]
+        lines += self._size_checks("return 1;")
+        local = CallPrinter(self._unit, self._names).local
+        checks = ArgumentChecks(self._unit, self._function, self._names, local)
+        lines += [*checks.bytes(), *self._assumptions()]
         lines += [*checks.pointers(), *checks.ranges(), *checks.overlaps()]
         lines += self._processor_check()
-        lines += self._call(run, used)
-        return [*lines, "}"]
+        lines += ALIGNED
+        parts = []
+        for variant in self._variants:
+            calls = CallPrinter(self._unit, self._names)
+            memory, free = calls.obtain(self._memory(variant), "workspace")
+            fill = [] if variant.fill is None else calls.call(variant.fill)
+            parts.append([*memory, *fill, *calls.call(variant.run), *free, "    return 0;"])
+        return [*lines, *self._by_variant(parts, ends=True), "}"]
 
-    def _local(self, text: str) -> str:
-        """A name of ours that no argument has."""
-        return self._names.add("entry", text)
+    def _run_prepared(self, name: str) -> list[str]:
+        """`NAME_run_prepared`: const arguments that the calls do not read may be NULL."""
+        params = parameters(self._function, self._names, RUN_PREPARED)
+        lines = [*prototype(f"int {name}", params, ""), "{"]
+        if not self._layout.places:
+            passed = [p.split("*")[-1].split(" ")[-1] for p in params if p != RUN_PREPARED[0]]
+            call = f"{self._described.c_name}({', '.join(passed)})"
+            return [*lines, "    (void)prepared;", *wrap(f"    return {call};"), "}"]
+        lines += [*self._size_checks("return 1;"), *self._assumptions()]
+        lines += [*self._processor_check(), *ALIGNED]
+        parts = [self._prepared_call(number) for number in range(len(self._variants))]
+        return [*lines, *self._by_variant(parts, ends=True), "}"]
 
-    def _bytes_name(self, buffer: Buffer) -> str:
-        return self._local(f"{self._names['buffer', buffer.name]}_bytes")
+    def _prepared_call(self, number: int) -> list[str]:
+        variant = self._variants[number]
+        calls = CallPrinter(self._unit, self._names)
+        read = [
+            b for b in self._function.buffers
+            if b.role != "const" or variant.run.uses(b)
+        ]  # fmt: skip
+        unread = [b for b in self._function.buffers if b not in read]
+        seen = replace(self._function, buffers=tuple(read))
+        checks = ArgumentChecks(self._unit, seen, self._names, calls.local)
+        lines = [f"    (void){self._names['buffer', b.name]};" for b in unread]
+        lines += [f"    (void){self._names['index', s]};" for b in unread for s in b.free_strides]
+        lines += [*checks.bytes(), *checks.pointers()]
+        if variant.prepared:
+            lines += self._prepare.find(calls, number, "(const char *)prepared")
+        else:
+            lines.append("    (void)prepared;")
+        lines += [*checks.ranges(), *checks.overlaps()]
+        if variant.prepared:
+            lines += checks.apart("prepared", calls.local("prepared_bytes"))
+        memory, free = calls.obtain(variant.run.memory, "workspace")
+        return [*lines, *memory, *calls.call(variant.run), *free, "    return 0;"]
 
     def _processor_check(self) -> list[str]:
         features = sorted(self._unit.required)
@@ -191,66 +298,6 @@ class EntryPrinter:
                 self._unit.helper(f"tdsl_has_{feature}", arm_feature(feature))
             tests = " && ".join(f"tdsl_has_{f}()" for f in features)
         return [*wrap(f"    if (!({tests}))"), "        return 6;"]
-
-    def _call(self, run: str, used: set[tuple[str, str]]) -> list[str]:
-        arguments = [self._names["index", s] for s in self._function.sizes if ("index", s) in used]
-        lines: list[str] = []
-        free: list[str] = []
-        if self._temps:
-            lines, free = self._obtain()
-        else:
-            lines = ["    if ((uintptr_t)workspace % 64 != 0)", "        return 7;"]
-        for buffer in self._function.buffers:
-            if ("buffer", buffer.name) not in used:
-                continue
-            name = self._names["buffer", buffer.name]
-            if is_argument(buffer):
-                arguments.append(name)
-                strides = [("index", s) for s in buffer.free_strides]
-                arguments += [self._names[key] for key in strides if key in used]
-            elif buffer.role in ("temp", "scratch"):
-                at = f"({self._local('memory')} + {self._local(name + '_at')})"
-                address = f"({SCALARS[buffer.elem.name]} *){at}"
-                if is_sliced(buffer):
-                    size = self._bytes_name(buffer)
-                    arguments += slice_arguments(self._unit, buffer, address, size)
-                else:
-                    arguments.append(address)
-        if any(is_sliced(b) and ("buffer", b.name) in used for b in self._temps):
-            arguments.append(threads_argument(self._unit))
-        lines += wrap(f"    {run}({', '.join(arguments)});")
-        return [*lines, *free, "    return 0;"]
-
-    def _obtain(self) -> tuple[list[str], list[str]]:
-        """Statements that find the workspace, and those that give it back."""
-        self._unit.helper("tdsl_allocate", ALLOCATE)
-        self._unit.headers.add("stdlib.h")
-        need, memory, own = (self._local(n) for n in ("needed", "memory", "allocated"))
-        sizes = ", ".join(self._names["index", s] for s in self._function.sizes)
-        lines = ["    int64_t " + self._local("offset") + " = 0;"]
-        offset = self._local("offset")
-        for buffer in self._temps:
-            at = self._local(self._names.add("buffer", buffer.name) + "_at")
-            size = self._bytes_name(buffer)
-            lines.append(f"    const int64_t {at} = {offset};")
-            takes = self._local(self._names.add("buffer", buffer.name) + "_room")
-            lines += wrap(f"    const int64_t {size} = {self._bytes(buffer)};")
-            lines += wrap(f"    const int64_t {takes} = {room(self._unit, buffer, size)};")
-            lines += [f"    if ({takes} < 0 || {takes} >= ((int64_t)1 << 62) - {offset})"]
-            lines += ["        return 1;", f"    {offset} += {takes};"]
-        lines += [
-            "    if ((uintptr_t)workspace % 64 != 0)",
-            "        return 7;",
-            f"    const size_t {need} = {self._described.workspace_bytes}({sizes});",
-            f"    void *{own} = NULL;",
-            f"    if (workspace == NULL && {need} > 0) {{",
-            f"        {own} = tdsl_allocate({need});",
-            f"        if ({own} == NULL)",
-            "            return 5;",
-            "    }",
-            f"    char *const {memory} = workspace != NULL ? workspace : {own};",
-        ]
-        return lines, [f"    free({own});"]
 
 
 def string(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from tdsl.codegen.text import (
@@ -121,12 +121,8 @@ class IndexPrinter:
                 return call(f"tdsl_{op}", *map(self, args))
             case "neg":
                 return negate(self(args[0]))
-            case "and":
-                return binary("&&", AND, *map(self, args))
-            case "or":
-                return binary("||", OR, *map(self, args))
-            case "not":
-                return C(f"!{self(args[0]).at(UNARY)}", UNARY)
+            case "and" | "or" | "not":
+                return joined(op, [self(a) for a in args])
             case _:
                 raise ValueError(f"{op} is no operation on indices")
 
@@ -147,6 +143,13 @@ class IndexPrinter:
         divisor = args[1]
         positive = isinstance(divisor, Const) and divisor.value > 0
         return positive and non_negative(args[0], self.non_negative)
+
+
+def joined(op: str, args: Sequence[C]) -> C:
+    """Conditions joined by and, or, not."""
+    if op == "not":
+        return C(f"!{args[0].at(UNARY)}", UNARY)
+    return binary("&&", AND, *args) if op == "and" else binary("||", OR, *args)
 
 
 def integer(value: int) -> C:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
+from tdsl.codegen.calls import CVariant, Static, static_parameters
 from tdsl.codegen.checks import is_argument, is_scalar
 from tdsl.codegen.entry import (
+    PREPARE,
+    RUN_PREPARED,
     STATUS,
     CFunction,
+    CPrepared,
     EntryPrinter,
     describe,
     document,
     parameters,
-    pointer,
-    prototype,
 )
 from tdsl.codegen.functions import define_functions
 from tdsl.codegen.literals import literal
 from tdsl.codegen.names import Names
 from tdsl.codegen.statements import StatementPrinter
-from tdsl.codegen.text import comment, comment_text, wrap
+from tdsl.codegen.text import comment, comment_text, prototype, wrap
 from tdsl.codegen.unit import SCALARS, Unit
 from tdsl.codegen.vectors import wrap_braces
-from tdsl.codegen.workspace import is_sliced, slice_parameters, threads_name
-from tdsl.ir.vector import Buffer, Declare, For, Function, Let, LetIndex
+from tdsl.ir.vector import Block, Buffer, Declare, For, Function, Let, LetIndex
 from tdsl.ir.walk_vector import items
 from tdsl.targets import Target
 
@@ -37,6 +39,15 @@ GUARD = """#ifdef __FAST_MATH__
 #pragma GCC optimize("fp-contract=off")
 #endif"""
 _HEADERS = ("stddef.h", "stdint.h", "stdlib.h", "math.h", "string.h", "immintrin.h", "arm_neon.h")
+
+
+PREPARING = (
+    "",
+    "A kernel with `const` arguments has three functions more. NAME_prepare makes what",
+    "depends on them alone, once, in NAME_prepared_bytes bytes, aligned to 64; the two ask",
+    "for no sizes but those of the const arguments. NAME_run_prepared is NAME with what was",
+    "prepared: const arguments that only NAME_prepare reads may then be NULL.",
+)
 
 
 @dataclass(frozen=True)
@@ -56,21 +67,22 @@ def emit_module(
     target: Target,
     *,
     prefix: str = "",
-    variants: Mapping[str, str],
 ) -> CModule:
-    """C for one target. `variants` names each function's schedule; `prefix` leads each entry."""
+    """C for one target. Functions of one name, which follow one another, are variants of one
+    entry; `prefix` leads its name."""
     unit = Unit(target)
-    external = Names(external=True, wanted=[prefix + function.name for function in functions])
-    for function in functions:
-        external.add("kernel", prefix + function.name)
+    kernels = [tuple(group) for _, group in groupby(functions, lambda f: f.name)]
+    external = Names(external=True, wanted=[prefix + k[0].name for k in kernels])
+    for variants in kernels:
+        external.add("kernel", prefix + variants[0].name)
     code: list[str] = []
     heads: list[str] = []
     cdef: list[str] = []
     described: list[CFunction] = []
-    for function in functions:
-        printer = _FunctionPrinter(unit, function, external, prefix)
+    for variants in kernels:
+        printer = _KernelPrinter(unit, variants, external, prefix)
         described.append(printer.described)
-        code += ["", *printer.code(variants.get(function.name, ""))]
+        code += ["", *printer.code()]
         heads += ["", *printer.header()]
         cdef += printer.prototypes()
     define_functions(unit)
@@ -78,76 +90,76 @@ def emit_module(
     return CModule(
         name,
         "\n".join([*_prologue(unit, header_name, target), *code]) + "\n",
-        "\n".join(_header(header_name, heads)) + "\n",
+        "\n".join(_header(header_name, heads, prepared=any(d.prepared for d in described))) + "\n",
         "\n".join(cdef) + "\n",
         tuple(described),
     )
 
 
-class _FunctionPrinter:
-    """One kernel: `run` computes, the entry checks and calls it."""
+class _KernelPrinter:
+    """One kernel: static functions compute, the entry checks and calls the one that runs."""
 
-    def __init__(self, unit: Unit, function: Function, external: Names, prefix: str) -> None:
-        self._unit, self._function = unit, function
-        c_name = external["kernel", prefix + function.name]
-        derived = [
-            external.add("derived", prefix + function.name + end)
-            for end in ("_workspace_bytes", "_variant", "_run")
-        ]
-        self._run = derived[2]
-        self._names = Names(taken=derived, wanted=_wanted(function))
-        self.described = describe(function, self._names, c_name, derived[0], derived[1])
+    def __init__(
+        self, unit: Unit, variants: Sequence[Function], external: Names, prefix: str
+    ) -> None:
+        self._unit, self._variants = unit, variants
+        self._function = variants[0]
+        start = prefix + self._function.name
 
-    def code(self, variant: str) -> list[str]:
+        def derived(end: str) -> str:
+            taken.append(external.add("derived", start + end))
+            return taken[-1]
+
+        taken: list[str] = []
+        beside = (derived("_workspace_bytes"), derived("_variant"))
+        prepared = None
+        if any(b.role == "const" for b in self._function.buffers):
+            ends = ("_prepared_bytes", "_prepare", "_run_prepared")
+            prepared = CPrepared(*map(derived, ends))
+        self._choice, self._places = derived("_choice"), derived("_prepared_at")
+        labels = [_label(f) if len(variants) > 1 else "" for f in variants]
+        self._runs = [derived(f"_run{label}") for label in labels]
+        self._fills = [derived(f"_fill{label}") for label in labels]
+        wanted = dict.fromkeys(name for f in variants for name in _wanted(f))
+        self._names = Names(taken=taken, wanted=wanted)
+        self.described = describe(
+            self._function, self._names, external["kernel", start], *beside, prepared
+        )
+
+    def code(self) -> list[str]:
         """All C of the kernel."""
-        by_value = {b.name for b in self._function.buffers if is_argument(b) and is_scalar(b)}
-        statements = StatementPrinter(self._unit, self._function, self._names, by_value)
-        body = statements.body(self._function.body)
-        entry = EntryPrinter(self._unit, self._function, self._names, self.described, self._run)
-        return [
-            *(comment(self._function.notes, "") if self._function.notes else []),
-            *self._head(statements.used),
-            "{",
-            *self._tables(statements.used),
-            *body,
-            "}",
-            "",
-            *entry.workspace(),
-            "",
-            *entry.variant(variant),
-            "",
-            *entry.entry(self._run, statements.used),
-        ]
+        lines: list[str] = []
+        variants = []
+        for function, run, fill in zip(self._variants, self._runs, self._fills, strict=True):
+            lines += comment(function.notes, "") if function.notes else []
+            filling = None
+            if function.prepare is not None:
+                filling = self._static(lines, function, fill, function.prepare, fills=True)
+                lines.append("")
+            running = self._static(lines, function, run, function.body)
+            lines.append("")
+            variants.append(CVariant(function, running, filling))
+        entry = EntryPrinter(
+            self._unit, variants, self._names, self.described, self._choice, self._places
+        )
+        return [*lines, *entry.code()]
 
-    def _head(self, used: set[tuple[str, str]]) -> list[str]:
-        params = [
-            f"const int64_t {self._names['index', s]}"
-            for s in self._function.sizes
-            if ("index", s) in used
-        ]
-        for buffer in self._function.buffers:
-            if ("buffer", buffer.name) not in used or buffer.role in ("stack", "table"):
-                continue
-            name = self._names["buffer", buffer.name]
-            if is_sliced(buffer):
-                params += slice_parameters(self._names, buffer)
-            elif is_scalar(buffer):
-                params.append(f"const {SCALARS[buffer.elem.name]} {name}")
-            else:
-                params.append(f"{pointer(buffer)}restrict {name}")
-                params += [
-                    f"const int64_t {self._names['index', s]}"
-                    for s in buffer.free_strides
-                    if ("index", s) in used
-                ]
-        if any(is_sliced(b) and ("buffer", b.name) in used for b in self._function.buffers):
-            params.append(f"const int {threads_name(self._names)}")
-        attribute = self._unit.attribute
-        return prototype(f"static {attribute}void {self._run}", params, "")
+    def _static(
+        self, lines: list[str], function: Function, name: str, block: Block, fills: bool = False
+    ) -> Static:
+        """Adds the text of a static function."""
+        by_value = {b.name for b in function.buffers if is_argument(b) and is_scalar(b)}
+        statements = StatementPrinter(self._unit, function, self._names, by_value)
+        body = statements.body(block)
+        static = Static(name, function, frozenset(statements.used), fills)
+        start = f"static {self._unit.attribute}void {name}"
+        lines += prototype(start, static_parameters(self._names, static), "")
+        lines += ["{", *self._tables(function, static), *body, "}"]
+        return static
 
-    def _tables(self, used: set[tuple[str, str]]) -> list[str]:
-        tables = [b for b in self._function.buffers if b.role == "table"]
-        return [line for b in tables if ("buffer", b.name) in used for line in self._table(b)]
+    def _tables(self, function: Function, static: Static) -> list[str]:
+        tables = [b for b in function.buffers if b.role == "table"]
+        return [line for b in tables if static.uses(b) for line in self._table(b)]
 
     def _table(self, buffer: Buffer) -> list[str]:
         values = ", ".join(literal(self._unit, v, buffer.elem).text for v in buffer.values or ())
@@ -160,14 +172,20 @@ class _FunctionPrinter:
 
     def prototypes(self) -> list[str]:
         """As cffi and the header declare them."""
-        sizes = [f"int64_t {self._names['index', s]}" for s in self._function.sizes]
-        return [
-            *prototype(
-                f"int {self.described.c_name}", parameters(self._function, self._names), ";"
-            ),
-            *prototype(f"size_t {self.described.workspace_bytes}", sizes, ";"),
-            *prototype(f"const char *{self.described.variant}", sizes, ";"),
+        function, names, described = self._function, self._names, self.described
+        sizes = [f"int64_t {names['index', s]}" for s in function.sizes]
+        lines = [
+            *prototype(f"int {described.c_name}", parameters(function, names), ";"),
+            *prototype(f"size_t {described.workspace_bytes}", sizes, ";"),
+            *prototype(f"const char *{described.variant}", sizes, ";"),
         ]
+        if described.prepared is not None:
+            prepare = parameters(function, names, PREPARE, "const")
+            run = parameters(function, names, RUN_PREPARED)
+            lines += prototype(f"size_t {described.prepared.bytes}", sizes, ";")
+            lines += prototype(f"int {described.prepared.prepare}", prepare, ";")
+            lines += prototype(f"int {described.prepared.run}", run, ";")
+        return lines
 
     def header(self) -> list[str]:
         """Prototypes with a comment."""
@@ -178,13 +196,18 @@ def _wanted(function: Function) -> list[str]:
     """All names of the kernel and of the code in it."""
     found = [*function.sizes, *(b.name for b in function.buffers)]
     found += [stride for b in function.buffers for stride in b.free_strides]
-    for item in items(function.body):
+    for item in (i for block in function.blocks for i in items(block)):
         match item:
             case Let(name) | LetIndex(name) | Declare(name) | For(name):
                 found.append(name)
             case _:
                 pass
     return found
+
+
+def _label(function: Function) -> str:
+    """What tells a variant's functions from the others'."""
+    return f"_{function.variant or 'as_written'}"
 
 
 def _prologue(unit: Unit, name: str, target: Target) -> list[str]:
@@ -206,7 +229,7 @@ def _prologue(unit: Unit, name: str, target: Target) -> list[str]:
     return lines
 
 
-def _header(name: str, heads: Sequence[str]) -> list[str]:
+def _header(name: str, heads: Sequence[str], *, prepared: bool) -> list[str]:
     guard = "TDSL_" + "".join(c if c.isalnum() and c.isascii() else "_" for c in name).upper()
     status = [f"  {number}  {text}" for number, text in STATUS]
     return [
@@ -222,6 +245,7 @@ def _header(name: str, heads: Sequence[str]) -> list[str]:
                 "NAME_workspace_bytes says how much memory, aligned to 64 bytes, `workspace` must",
                 "point to; with NULL the kernel allocates and frees it. NAME_variant names the",
                 "schedule that runs.",
+                *(PREPARING if prepared else ()),
             ],
             "",
         ),

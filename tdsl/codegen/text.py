@@ -63,6 +63,11 @@ def ternary(condition: C, then: C, other: C) -> C:
     return C(f"{condition.at(OR)} ? {then.at(OR)} : {other.text}", TERNARY)
 
 
+def prototype(start: str, params: Sequence[str], end: str) -> list[str]:
+    """A function's head, over several lines where it is long."""
+    return wrap(f"{start}({', '.join(params) if params else 'void'}){end}")
+
+
 def comment_text(text: str) -> str:
     """One line that cannot end a comment, continue a line, or hold a trigraph."""
     plain = "".join(

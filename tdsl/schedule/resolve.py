@@ -95,6 +95,18 @@ def resolve(
     return Resolved(tuple(steps), chosen, offered)
 
 
+def offered(
+    directives: tuple[Directive, ...],
+    target: Target,
+    kernel: Kernel,
+    recipes: Mapping[str, Recipe],
+    lets: Mapping[str, Expr],
+) -> dict[str, tuple[int, ...]]:
+    """The knobs of a schedule, and what each may be."""
+    items = expand(directives, recipes, EMPTY)
+    return candidates(items, Evaluator(kernel, target, lets=lets))
+
+
 # ---------------------------------------------------------------- directives
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -108,7 +108,7 @@ def compiler(of: Target) -> str:
 def emit(functions: Sequence[Function], of: Target, name: str = "module") -> CModule:
     for function in functions:
         verify(function, of)
-    return emit_module(name, functions, of, variants={f.name: "v" for f in functions})
+    return emit_module(name, [replace(f, variant="v") for f in functions], of)
 
 
 def write(module: CModule, folder: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,7 @@ def aligned(count: int, kind: type = np.float32, to: int = 64) -> np.ndarray:
 
 
 def test_statuses(of: Target, tmp_path: Path) -> None:
-    library = build(emit_module("scaled", [scaled()], of, variants={}), of, tmp_path)
+    library = build(emit_module("scaled", [scaled()], of), of, tmp_path)
     x, y, alpha = aligned(8), aligned(8), ctypes.c_float(2.0)
     x[:] = np.arange(8)
 
@@ -108,7 +109,7 @@ def test_byte_counts_do_not_overflow(of: Target, tmp_path: Path) -> None:
         (),
         Block((Store("y", num(0), VConst(1.0, VType(F64))),)),
     )
-    library = build(emit_module("big", [f], of, variants={}), of, tmp_path)
+    library = build(emit_module("big", [f], of), of, tmp_path)
     x, y = aligned(8, np.float64), aligned(1, np.float64)
     assert status(library, "big", 2**32, 2**32, 1, 1, x, y, None) == 1
     assert status(library, "big", 2**39, 2**39, 2**39, 2**39, x, y, None) == 1
@@ -150,11 +151,11 @@ def staged() -> Function:
 
 
 def test_workspace(of: Target, tmp_path: Path) -> None:
-    module = emit_module("staged", [staged()], of, variants={"staged": "in stages"})
+    module = emit_module("staged", [replace(staged(), variant="in stages")], of)
     library = build(module, of, tmp_path)
     library.staged_workspace_bytes.restype = ctypes.c_size_t
     library.staged_variant.restype = ctypes.c_char_p
-    assert library.staged_workspace_bytes(ctypes.c_int64(20)) == 128 + 192  # 84 and 160, rounded
+    assert library.staged_workspace_bytes(ctypes.c_int64(20)) == 192 + 256  # 84 + 64 and 160 + 64, rounded
     assert library.staged_workspace_bytes(ctypes.c_int64(-1)) == 0
     assert library.staged_variant(ctypes.c_int64(20)) == b"in stages"
     x = np.arange(20, dtype=np.float32)
@@ -188,7 +189,7 @@ def test_out_of_memory(tmp_path: Path) -> None:
         ),
     )
     of = target("c")
-    library = build(emit_module("huge", [f], of, variants={}), of, tmp_path)
+    library = build(emit_module("huge", [f], of), of, tmp_path)
     y = np.zeros((), np.uint8)
     assert status(library, "huge", 2**30, y, None) == 5
     assert status(library, "huge", 2**31, y, None) == 1
@@ -204,7 +205,7 @@ def test_every_extent_is_checked(of: Target, tmp_path: Path) -> None:
         (),
         Block((Store("y", num(0), VConst(1.0, VType(F32))),)),
     )
-    library = build(emit_module("windows", [f], of, variants={}), of, tmp_path)
+    library = build(emit_module("windows", [f], of), of, tmp_path)
     y = np.zeros((), np.float32)
     assert status(library, "windows", 1, None, y, None) == 1
     assert status(library, "windows", 2, None, y, None) == 0
@@ -214,7 +215,7 @@ def test_every_extent_is_checked(of: Target, tmp_path: Path) -> None:
 def test_processor_check_is_there_and_refuses(tmp_path: Path) -> None:
     """With a feature that no processor has reported, the entry refuses and computes nothing."""
     of = native()
-    module = emit_module("scaled", [scaled()], of, variants={})
+    module = emit_module("scaled", [scaled()], of)
     for feature in of.required:
         assert f'__builtin_cpu_supports("{feature}")' in module.c_source
     lying = re.sub(r'__builtin_cpu_supports\("fma"\)', "0", module.c_source)
@@ -246,7 +247,7 @@ def test_names_that_c_has_already(name: str, of: Target, tmp_path: Path) -> None
         Block((over(1, inner, Store("y", I, Ref(name + "v", VType(F32))), size=other),)),
     )
     g = scaled("other", x=other, y=name, size="n")
-    module = emit_module("names", [f, g], of, variants={})
+    module = emit_module("names", [f, g], of)
     library = build(module, of, tmp_path)
     entries = {c.name: c for c in module.functions}
     x, y = np.linspace(0, 1, 4, dtype=np.float32), np.zeros(4, np.float32)
@@ -259,22 +260,22 @@ def test_names_that_c_has_already(name: str, of: Target, tmp_path: Path) -> None
 
 
 def test_mangling_is_a_function_of_the_name(of: Target) -> None:
-    module = emit_module("a", [scaled("sum", x="exp", y="exp_", size="N")], of, variants={})
+    module = emit_module("a", [scaled("sum", x="exp", y="exp_", size="N")], of)
     (entry,) = module.functions
     assert entry.c_name == "sum"
     assert [a.c_name for a in entry.arguments] == ["exp__", "alpha", "exp_"]
-    module = emit_module("a", [scaled("main"), scaled("main_")], of, prefix="my_", variants={})
+    module = emit_module("a", [scaled("main"), scaled("main_")], of, prefix="my_")
     assert [f.c_name for f in module.functions] == ["my_main", "my_main_"]
-    module = emit_module("a", [scaled("main"), scaled("main_")], of, variants={})
+    module = emit_module("a", [scaled("main"), scaled("main_")], of)
     assert [f.c_name for f in module.functions] == ["main__", "main_"]
-    module = emit_module("a", [scaled("f"), scaled("f_variant")], of, variants={})
+    module = emit_module("a", [scaled("f"), scaled("f_variant")], of)
     names = [n for f in module.functions for n in (f.c_name, f.workspace_bytes, f.variant)]
     assert len(set(names)) == 6
     assert names[0] == "f" and names[3] == "f_variant"
 
 
 def test_descriptions(of: Target) -> None:
-    (entry,) = emit_module("scaled", [scaled()], of, variants={}).functions
+    (entry,) = emit_module("scaled", [scaled()], of).functions
     assert entry.sizes == ("N",)
     assert [(a.name, a.role, a.rank, a.by_value, a.align) for a in entry.arguments] == [
         ("x", "in", 1, False, 4),
@@ -292,7 +293,7 @@ def test_scalars_go_by_value(elem: ElemType, of: Target) -> None:
         (),
         Block((Store("y", num(0), load("a", elem, 1, num(0))),)),
     )
-    header = emit_module("scalar", [f], of, variants={}).header
+    header = emit_module("scalar", [f], of).header
     ctype = {"f32": "float", "bf16": "uint16_t"}.get(elem.name, "uint8_t")
     assert f"int scalar({ctype} a, {ctype} *y, void *workspace);" in header
 
@@ -305,7 +306,7 @@ def test_comments_cannot_escape(text: str, of: Target, tmp_path: Path) -> None:
     base = scaled()
     body = Block((Comment(text), *base.body.items))
     f = Function(base.name, base.sizes, base.buffers, base.assumptions, body, (text, text))
-    module = emit_module("scaled", [f], of, variants={"scaled": text})
+    module = emit_module("scaled", [replace(f, variant=text)], of)
     assert module.c_source.isascii()
     library = build(module, of, tmp_path)
     library.scaled_variant.restype = ctypes.c_char_p
@@ -335,7 +336,7 @@ def test_switch_and_blocks(of: Target, tmp_path: Path) -> None:
             )
         ),
     )
-    library = build(emit_module("choose", [f], of, variants={}), of, tmp_path, ("-Wno-unused",))
+    library = build(emit_module("choose", [f], of), of, tmp_path, ("-Wno-unused",))
     for n in range(9):
         y = np.zeros((), np.float32)
         assert status(library, "choose", n, y, None) == 0
@@ -361,7 +362,7 @@ def test_index_division_is_floored(of: Target, tmp_path: Path) -> None:
         for p, e in zip(places, cases.values(), strict=True)
     ]  # fmt: skip
     f = Function("places", ("N",), buffers, (), Block(tuple(moved)))
-    module = emit_module("places", [f], of, variants={})
+    module = emit_module("places", [f], of)
     assert "(N + 1) / 3" in module.c_source
     assert "tdsl_floordiv(N - 7, 3)" in module.c_source
     library = build(module, of, tmp_path)
@@ -375,7 +376,7 @@ def test_index_division_is_floored(of: Target, tmp_path: Path) -> None:
 
 
 def test_fast_math_is_refused(of: Target, tmp_path: Path) -> None:
-    source = write(emit_module("scaled", [scaled()], of, variants={}), tmp_path)
+    source = write(emit_module("scaled", [scaled()], of), tmp_path)
     command = [compiler(of), "-ffast-math", "-c", str(source), "-o", str(tmp_path / "x.o")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0
@@ -390,7 +391,7 @@ def test_contraction_stays_off_without_the_flag(tmp_path: Path) -> None:
     f = Function("axpy", ("N",), (*sides, Buffer("y", F64, (N,), "out")), (),
                  Block((over(1, Store("y", I, value)),)))  # fmt: skip
     of = native()
-    source = write(emit_module("axpy", [f], of, variants={}), tmp_path)
+    source = write(emit_module("axpy", [f], of), tmp_path)
     path = tmp_path / "lib.so"
     execute([compiler(of), "-O2", "-shared", "-fPIC", source, "-o", path])
     rng = np.random.default_rng(3)
@@ -401,5 +402,5 @@ def test_contraction_stays_off_without_the_flag(tmp_path: Path) -> None:
 
 
 def test_same_input_same_bytes(of: Target) -> None:
-    first, second = (emit_module("m", [scaled(), staged()], of, variants={}) for _ in range(2))
+    first, second = (emit_module("m", [scaled(), staged()], of) for _ in range(2))
     assert first == second

@@ -91,7 +91,7 @@ def used(of: Target) -> str:
                 body = over(lanes, *operations(elem, lanes), *transposed(elem, lanes))
                 functions.append(function(f"all_{elem}x{lanes}", sides, body, Fence()))
         functions += conversions(of, elem)
-    return emit_module("rows", functions, of, variants={}).c_source
+    return emit_module("rows", functions, of).c_source
 
 
 def pattern(row: Row) -> re.Pattern[str]:
@@ -124,7 +124,7 @@ def test_half_conversions_of_avx2_name_their_feature() -> None:
     value = Cast("convert", load("x", F16, 8, I), VType(TYPES["f32"], 8))
     sides = [vector_buffer("x", F16, "in"), vector_buffer("y", TYPES["f32"], "out")]
     f = function("widen", sides, over(8, Store("y", I, value)))
-    text = emit_module("widen", [f], of, variants={}).c_source
+    text = emit_module("widen", [f], of).c_source
     assert "_mm256_cvtph_ps" in text
     assert '__builtin_cpu_supports("f16c")' in text
     assert 'target("avx2,f16c,fma")' in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def test_golden(name: str) -> None:
     """The C of a small kernel, reviewed by people: golden/NAME.c."""
     of = target(name)
     f = matmul(of.lanes(F32) if of.widths else 1)
-    module = emit_module("matmul", [f], of, variants={"matmul": "tiled"})
+    module = emit_module("matmul", [replace(f, variant="tiled")], of)
     for path, text in ((f"matmul.{name}.c", module.c_source), ("matmul.h", module.header)):
         assert (GOLDEN / path).read_text() == text, f"compare golden/{path}"
     assert max(len(line) for line in module.c_source.splitlines()) <= 110
@@ -93,7 +94,7 @@ def test_printed_text() -> None:
 def test_matmul(name: str, tmp_path: Path) -> None:
     of = need(name)
     f = matmul(of.lanes(F32) if of.widths else 1)
-    library = build(emit_module("matmul", [f], of, variants={}), of, tmp_path)
+    library = build(emit_module("matmul", [f], of), of, tmp_path)
     rng = np.random.default_rng(0)
     for m, n, k in ((0, 3, 2), (2, 1, 1), (4, 17, 5), (2, 16, 0), (6, 33, 7)):
         a = rng.integers(-4, 5, (m, k)).astype(np.float32)
@@ -109,7 +110,7 @@ def test_small_kernel_compiles_quickly(
     """immintrin.h costs most of it. The bound is loose: machines differ and are shared."""
     of = native()
     f = matmul(of.lanes(F32) if of.widths else 1)
-    source = write(emit_module("matmul", [f], of, variants={}), tmp_path)
+    source = write(emit_module("matmul", [f], of), tmp_path)
     command = [compiler(of), *compile_flags(of), "-c", str(source), "-o", str(tmp_path / "m.o")]
     seconds = []
     for _ in range(3):
@@ -154,7 +155,7 @@ def doubled(parallel: bool) -> Function:
 @pytest.mark.parametrize("name", ["c", "native"])
 def test_stack_buffers_and_tables(name: str, parallel: bool, tmp_path: Path) -> None:
     of = target(name)
-    module = emit_module("doubled", [doubled(parallel)], of, variants={})
+    module = emit_module("doubled", [doubled(parallel)], of)
     assert ("#pragma omp parallel for schedule(static)" in module.c_source) == parallel
     library = build(module, of, tmp_path, ("-fopenmp",) if parallel else ())
     rng = np.random.default_rng(1)
@@ -180,7 +181,7 @@ def test_parallel_vectors_keep_their_target(tmp_path: Path) -> None:
         (),
         Block((For("i", num(0), N, Block((Store("y", I, value),)), lanes, True),)),
     )
-    library = build(emit_module("plus", [f], of, variants={}), of, tmp_path, ("-fopenmp",))
+    library = build(emit_module("plus", [f], of), of, tmp_path, ("-fopenmp",))
     x = np.arange(64 * lanes, dtype=np.float32)
     y = np.zeros_like(x)
     assert status(library, "plus", x.size, x, y, None) == 0
@@ -195,7 +196,7 @@ def test_unused_arguments_and_helpers_stay_out() -> None:
         (),
         Block((Store("y", num(0), Const(1, VType(I64))),)),
     )
-    text = emit_module("idle", [f], target("avx512"), variants={}).c_source
+    text = emit_module("idle", [f], target("avx512")).c_source
     assert "immintrin.h" not in text
     assert "idle_run(int64_t *restrict y)" in text
     assert "tdsl_floordiv" not in text

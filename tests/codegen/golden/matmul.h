@@ -3,15 +3,16 @@
  *
  * Each kernel returns a status:
  *   0  done
- *   1  a size is negative or too large, or an array has 2^62 bytes or more
+ *   1  a size or stride is out of range, or an array has 2^62 bytes or more
  *   2  an assumption of the kernel, or a promised range, does not hold
  *   3  a pointer is NULL or misaligned
- *   4  an output overlaps another argument
+ *   4  an output overlaps another argument or itself
  *   5  no memory for the workspace
  *   6  the processor lacks an instruction that this code uses
  *   7  the workspace is not aligned to 64 bytes
  *
- * Arrays are row-major and contiguous; f16, bf16 are their bits, bool is 0 or 1.
+ * Arrays are row-major and contiguous, unless strides are said; f16, bf16 are their
+ * bits, bool is 0 or 1.
  * NAME_workspace_bytes says how much memory, aligned to 64 bytes, `workspace` must
  * point to; with NULL the kernel allocates and frees it. NAME_variant names the
  * schedule that runs.
