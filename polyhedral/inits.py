@@ -11,7 +11,7 @@ from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq
 
-_STRAIGHT = ("unroll", "vector")
+_STRAIGHT = ("unroll", "vector", "dot")
 
 
 @dataclass
@@ -69,14 +69,18 @@ def is_reduction_loop(loop: Loop, stmt: Stmt) -> bool:
 
 
 def init_position(chain: Sequence[Node], stmt: Stmt) -> int:
-    """The node of the chain (root to leaf of the statement) before which its init runs."""
+    """The node of the chain (root to leaf of the statement) before which its init runs.
+
+    The group of a `dot` is one step of the loops around it.
+    """
     reduction = [
         n
         for n, node in enumerate(chain)
-        if isinstance(node, Loop) and is_reduction_loop(node, stmt)
+        if isinstance(node, Loop) and is_reduction_loop(node, stmt) and node.mark != "dot"
     ]
     if not reduction:
-        return len(chain) - 1
+        group = (n for n, node in enumerate(chain) if isinstance(node, Loop) and node.mark == "dot")
+        return next(group, len(chain) - 1)
     first = last = reduction[-1]
     inside = [node for node in chain[last + 1 :] if isinstance(node, Loop)]
     if any(loop.mark not in _STRAIGHT for loop in inside):

@@ -64,7 +64,7 @@ def _serial(node: Node) -> Node:
         case Seq(children):
             return Seq(tuple(_serial(c) for c in children))
         case Loop():
-            mark = "serial" if node.mark == "vector" else node.mark
+            mark = "serial" if node.mark in ("vector", "dot") else node.mark
             return replace(node, mark=mark, body=_serial(node.body))
 
 
@@ -82,7 +82,7 @@ def _sink(node: Node, dims: tuple[Loop, ...]) -> Code:
 
 def is_dim(loop: Loop) -> bool:
     """Whether a loop moves to the leaves: lanes, and copies that are jammed or innermost."""
-    if loop.mark == "vector":
+    if loop.mark in ("vector", "dot"):
         return True
     if loop.mark != "unroll" or loop.plain:
         return False

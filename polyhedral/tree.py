@@ -41,7 +41,7 @@ class SplitInfo:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop. mark: "serial", "parallel", "vector" or "unroll".
+    """A loop. mark: "serial", "parallel", "vector", "unroll" or "dot".
 
     width: lanes asked for by `vectorize by`; by: copies asked for by `unroll by`; plain:
     `unroll plain`. inner_of: set on the inner loop of a split; outer_of: on the outer one.

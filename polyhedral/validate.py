@@ -176,6 +176,7 @@ class _Pair:
         if self.ordered:
             left = self._in_order(pairs, range(depth, depth + len(marks)))
             self._refuse(left, "runs at the time of")
+        self._one_instruction(pairs, [depth + n for n, m in enumerate(marks) if m == "dot"])
         lanes = [depth + n for n, mark in enumerate(marks) if mark == "vector"]
         if not lanes:
             return
@@ -188,6 +189,16 @@ class _Pair:
         if self.dependence.kind == "anti" or (not self.ordered and self._one_element(lanes)):
             return
         self._refuse(together, "is in one vector with")
+
+    def _one_instruction(self, pairs: isl.Map, terms: Sequence[int]) -> None:
+        """Terms that one instruction adds, in all lanes, come in no order."""
+        if not terms or not self.ordered or self.dependence.kind == "anti":
+            return
+        depth = self.first.depth
+        for column, dim in enumerate(self.first.dims, depth):
+            if dim.mark not in ("vector", "dot"):
+                pairs = pairs.equate(IN, column, OUT, column)
+        self._refuse(pairs, "is added in one instruction with")
 
     def _in_order(self, pairs: isl.Map, columns: Iterable[int]) -> isl.Map:
         for column in columns:

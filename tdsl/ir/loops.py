@@ -42,9 +42,10 @@ class If:
 class Dim:
     """Iterations `0..count` of `extent` (constant) at a leaf; count None: all of them.
 
-    mark: "unroll" or "vector". tail: "mask", "guard", "cases", "narrow", "peel" or "" (default):
-    how an incomplete block runs. width: lanes asked for by `vectorize by`. chosen: the version
-    is decided (by `tdsl.lower.specialize`): a count that is left is a mask or a test an iteration.
+    mark: "unroll", "vector" or "dot" (terms that one instruction adds). tail: "mask", "guard",
+    "cases", "narrow", "peel" or "" (default): how an incomplete block runs. width: lanes asked for
+    by `vectorize by`. chosen: the version is decided (by `tdsl.lower.specialize`): a count that is
+    left is a mask or a test an iteration.
     """
 
     name: str

@@ -27,6 +27,7 @@ from tdsl.ir.types import BOOL
 from tdsl.lower.builder import Code, Names, written
 from tdsl.lower.context import Context
 from tdsl.lower.copies import Copy, write_copy
+from tdsl.lower.dots import Terms, in_groups
 from tdsl.lower.keep import close
 from tdsl.lower.lanes import chunks, not_linear, widest_bytes, widths
 from tdsl.lower.memory import stored_type
@@ -197,6 +198,10 @@ class Expander:
                 elif count is not None:
                     chunk = replace(chunk, tests=(*copy.tests, compare("gt", count, const(0))))
                 self._dims(instance, rest, {**env, dim.var: here}, chunk, code)
+            return
+        if dim.mark == "dot" and in_groups(self.context, instance, dim, copy.lanes):
+            group = replace(copy, terms=Terms(dim.extent, dim.count))
+            self._dims(instance, rest, {**env, dim.var: Var(v.TERM)}, group, code)
             return
         for number in range(dim.extent):
             tests = copy.tests

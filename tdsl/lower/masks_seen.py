@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -69,7 +70,10 @@ def _exactly(lanes: Bools) -> Mask:
     return Mask(lanes, lanes)
 
 
-def over_and_over(lanes: Bools, times: int) -> Bools:
+A = TypeVar("A", Bools, Ints)
+
+
+def over_and_over(lanes: A, times: int) -> A:
     """The lanes of a short vector, repeated; one column is all lanes already."""
     return lanes if lanes.shape[-1] == 1 else np.tile(lanes, (1, times))
 

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
 from tdsl.ir import vector as v
+from tdsl.ir.vector import Home
 from tdsl.lower.accesses import Access
 from tdsl.lower.masks_seen import Mask
-from tdsl.ir.vector import Home
 from tdsl.lower.tables import CHOICE, Bools, Env, Ints, Table
 from tdsl.polyhedral.program import Stmt
 from tdsl.polyhedral.rebuild import Miscompiled
 
 Time = tuple[Ints, ...]
+A = TypeVar("A", Bools, Ints)
 APART = 1 << 24  # between the elements of two choices of sizes
+
+
+def spread(lanes: A, places: int) -> A:
+    """What holds for lanes, for the places of each; one column is all of them already."""
+    own = lanes.shape[-1]
+    return lanes if own in (1, places) else np.repeat(lanes, places // own, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,10 @@ class Register:
 
 @dataclass
 class Write:
-    """Instances that one item writes: arrays of (rows, lanes). env: the table's."""
+    """Instances that one item writes: arrays of (rows, places). env: the table's.
+
+    terms: places of one lane, of a Dot. mixed: where it would add what is no instance.
+    """
 
     stmt: Stmt
     env: Env
@@ -108,6 +119,19 @@ class Write:
     time: Time
     leaves: Sequence[Leaf]
     ids: Ints | None = None
+    mixed: Bools | None = None
+    terms: int = 1
+
+    def where(self, lanes: Bools) -> Write:
+        """The same in these lanes alone."""
+        return replace(self, active=self.active & spread(lanes, self.active.shape[1]))
+
+    @property
+    def running_lanes(self) -> Bools:
+        """The places of lanes in which some term runs."""
+        rows, places = self.active.shape
+        lanes = self.active.reshape(rows, places // self.terms, self.terms).any(axis=2)
+        return np.repeat(lanes, self.terms, axis=1)
 
 
 @dataclass

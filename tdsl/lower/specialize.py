@@ -34,10 +34,13 @@ class Specializer:
         return Block(tuple(self._item(item, known) for item in block.items))
 
     def _item(self, item: Item, known: frozenset[str]) -> Item:
-        pending, always = _pending(item), _always(item)
+        every, always = _pending(item), _always(item)
+        # The groups of a sum are decided further in, at its last ones.
+        pending = [d for d in every if d.mark != "dot"] or every
         counts = [d.count for d in pending if d.count is not None]
         if (pending or always) and all(variables(c) <= known for c in (*counts, *always)):
-            return self._choose(item, pending, always)
+            chosen = self._choose(item, pending, always)
+            return chosen if len(pending) == len(every) else self._item(chosen, known)
         match item:
             case For():
                 return replace(item, body=self.block(item.body, known | {item.var}))

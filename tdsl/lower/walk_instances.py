@@ -18,6 +18,7 @@ from tdsl.ir.kernel import Expr
 from tdsl.ir.vector import Home
 from tdsl.ir.walk_vector import VALUES, item_values, operands, values_in
 from tdsl.lower.accesses import Memory, reads
+from tdsl.lower.dots_seen import repeated_leaf, running_terms, spread_leaf
 from tdsl.lower.masks_seen import EVERYWHERE, Mask, lane_numbers, mask_of, numbers
 from tdsl.lower.records_seen import (
     Done,
@@ -30,6 +31,7 @@ from tdsl.lower.records_seen import (
     Write,
     joined,
     match,
+    spread,
 )
 from tdsl.lower.reference import ranked
 from tdsl.lower.registers_seen import homes, joined_lanes, partials, resolved, running
@@ -126,7 +128,7 @@ class Walk:
         on = mask_of(item.mask, scope.lets, env)
         if item.origin is not None:
             write = self._write(item.origin, item.value, lanes, element, table, scope)
-            self._commit(replace(write, active=write.active & on.may))
+            self._commit(write.where(on.may))
             if isinstance(item.value, v.Ref) and item.mask is None:
                 home = Home(item.buffer, item.offset, item.stride)
                 scope.stored[item.value.name] = home, made
@@ -172,10 +174,10 @@ class Walk:
             home = self._home(register, scope)
             element = _element(home.offset, home.stride, lanes, env)
             write = self._write(origin, value, lanes, element, table, scope)
-            if origin.masked and write.active.shape[1] == lanes:
+            if origin.masked and write.active.shape[1] == lanes * origin.terms:
                 old = v.Ref(register.name, value.type)
                 on = mask_of(running(value, old, scope.lets), scope.lets, env)
-                write = replace(write, active=write.active & on.may)
+                write = write.where(on.may)
             if origin.lanes is not None and write.active.shape[1] == lanes:
                 on = mask_of(origin.lanes, scope.lets, env)
                 write = replace(write, active=write.active & on.may)
@@ -236,7 +238,7 @@ class Walk:
             raise Miscompiled(f"{register.name} is used where it is not loaded, or stored already")
         for write in register.writes:
             assert write.ids is not None
-            self._commit(replace(write, active=write.active & stored[write.ids]))
+            self._commit(write.where(stored[write.ids]))
         if register.private:
             return
         if (register.stored & ~register.known).any():
@@ -259,16 +261,25 @@ class Walk:
             if origin.masked:
                 on = running(joined.arg, None, scope.lets)
                 active = mask_of(on, scope.lets, table.env).may
-        env = {**table.env, v.LANE: lane_numbers(lanes)}
-        shape = (table.rows, lanes)
+        places = lanes * origin.terms
+        env = {**table.env, v.LANE: lane_numbers(places) // origin.terms}
+        active, mixed = spread(active, places), np.zeros((1, 1), dtype=np.bool_)
+        if origin.terms > 1:
+            env[v.TERM] = lane_numbers(places) % origin.terms
+            terms = running_terms(value, scope.lets, table.env)
+            if terms is None:
+                raise Miscompiled(f"{stmt.name} adds terms at once without an instruction")
+            active, mixed = active & terms[0], terms[1]
+        shape = (table.rows, places)
         index = {
             name: np.broadcast_to(evaluate(expr, env), shape)
             for name, expr in zip(stmt.indices, origin.index, strict=True)
         }
         leaves = tuple(self._leaves(value, table, scope, None))
         return Write(
-            stmt, table.env, index, np.broadcast_to(active, shape), np.broadcast_to(element, shape),
-            table.time, leaves,
+            stmt, table.env, index, np.broadcast_to(active, shape),
+            np.broadcast_to(spread(element, places), shape), table.time, leaves,
+            mixed=np.broadcast_to(mixed, shape), terms=origin.terms,
         )  # fmt: skip
 
     # ---------------------------------------------------------------- reads
@@ -306,9 +317,18 @@ class Walk:
             case v.Gather(buffer, offset, _, mask):
                 on = mask_of(mask, scope.lets, env)
                 yield Leaf(buffer, _numbers(offset, scope, env), on, time)
+            case v.Repeat(arg, type):
+                times = type.lanes // arg.type.lanes
+                for leaf in self._leaves(arg, table, scope, made):
+                    yield repeated_leaf(leaf, times)
+            case v.Dot(acc, first):
+                for leaf in self._leaves(acc, table, scope, made):
+                    yield spread_leaf(leaf, first.type.lanes)
+                for operand in (value.first, value.second):
+                    yield from self._leaves(operand, table, scope, made)
             case _:
                 pass
-        if not isinstance(value, v.Ref):
+        if not isinstance(value, v.Ref | v.Repeat | v.Dot):
             for operand in operands(value):
                 yield from self._leaves(operand, table, scope, made)
 
@@ -343,6 +363,8 @@ class Walk:
         stmt, active = write.stmt, write.active
         if not active.any():
             return
+        if write.mixed is not None and (write.mixed & write.running_lanes).any():
+            raise Miscompiled(f"{stmt.name} adds a term that is no instance")
         env = {**write.env, **write.index}
         try:
             wrong = self.memory.element(stmt.write.array, stmt.write.subscript, env)
@@ -355,7 +377,7 @@ class Walk:
         for leaf in write.leaves:
             if leaf.register is not None:
                 register, ids = leaf.register
-                if (active & ~register.known[ids]).any():
+                if (active & ~spread(register.known[ids], active.shape[1])).any():
                     raise Miscompiled(f"{stmt.name} reads {register.name}, which holds nothing")
             match(leaf, accesses, active, found, stmt)
         for access, leaves in zip(accesses, found, strict=True):

@@ -31,7 +31,7 @@ def mark(state: State, at: LoopAt) -> tuple[Violation, ...]:
     tree = legality.with_inits(state.program, state.tree)
     loop = find(tree, at.statement, at.name)
     match loop.mark:
-        case "vector":
+        case "vector" | "dot":
             return legality.check_vector(
                 state.program,
                 tree,

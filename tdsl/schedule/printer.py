@@ -17,7 +17,8 @@ from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.text import access_text, expr_text
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, statements
 
-WORDS = {"serial": "for", "parallel": "parallel", "vector": "vector", "unroll": "unroll"}
+WORDS = {"serial": "for", "parallel": "parallel", "vector": "vector", "unroll": "unroll",
+         "dot": "dot"}  # fmt: skip
 LONGEST = 60  # of a coordinate: a balanced split takes several lines to say
 SIGNS = {"define": "=", "add": "+=", "sub": "-=", "mul": "*=", "min": "min=", "max": "max="}
 

@@ -1,0 +1,73 @@
+"""Sums of groups on the walk along the vector level: one lane stands for several instances.
+
+A write of `lanes` lanes of `terms` terms is looked at as lanes * terms places: place p is term
+p % terms of lane p // terms, as the operands of a Dot lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tdsl.ir import vector as v
+from tdsl.lower.masks_seen import EVERYWHERE, Mask, mask_of, over_and_over
+from tdsl.lower.records_seen import Leaf, spread
+from tdsl.lower.registers_seen import resolved
+from tdsl.lower.tables import Bools, Env
+
+
+def spread_leaf(leaf: Leaf, places: int) -> Leaf:
+    """An element of each lane, as the element of all its terms."""
+    return replace(
+        leaf,
+        element=None if leaf.element is None else spread(leaf.element, places),
+        on=Mask(spread(leaf.on.may, places), spread(leaf.on.must, places)),
+        instead=_all(leaf.instead, lambda part: spread_leaf(part, places)),
+    )
+
+
+def repeated_leaf(leaf: Leaf, times: int) -> Leaf:
+    """An element of a group that all lanes share."""
+    return replace(
+        leaf,
+        element=None if leaf.element is None else over_and_over(leaf.element, times),
+        on=Mask(over_and_over(leaf.on.may, times), over_and_over(leaf.on.must, times)),
+        instead=_all(leaf.instead, lambda part: repeated_leaf(part, times)),
+    )
+
+
+def _all(parts: tuple[Leaf, ...] | None, edit: Callable[[Leaf], Leaf]) -> tuple[Leaf, ...] | None:
+    return None if parts is None else tuple(edit(part) for part in parts)
+
+
+def running_terms(
+    value: v.Value, lets: Mapping[str, v.Value], env: Env
+) -> tuple[Bools, Bools] | None:
+    """Which places a Dot adds: those where both operands are loaded, since others are 0.
+
+    And where it would add something that is no instance: 0 times a float may be NaN. None where
+    the value is no Dot.
+    """
+    found = next((p for p in resolved(value, lets) if isinstance(p, v.Dot)), None)
+    if found is None:
+        return None
+    first, second = (_loaded(x, lets, env) for x in (found.first, found.second))
+    runs = first.must & second.must
+    doubtful = (first.may != first.must) | (second.may != second.must)
+    if found.type.elem.is_float:
+        doubtful = doubtful | (first.may != second.may)
+    return runs, doubtful
+
+
+def _loaded(value: v.Value, lets: Mapping[str, v.Value], env: Env) -> Mask:
+    match value:
+        case v.Ref(name) if name in lets:
+            return _loaded(lets[name], lets, env)
+        case v.Load(mask=mask):
+            return mask_of(mask, lets, env)
+        case v.Repeat(arg, type):
+            inner = _loaded(arg, lets, env)
+            times = type.lanes // arg.type.lanes
+            return Mask(over_and_over(inner.may, times), over_and_over(inner.must, times))
+        case _:
+            return EVERYWHERE
