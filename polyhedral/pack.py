@@ -18,7 +18,7 @@ from functools import reduce
 
 import islpy as isl
 
-from tdsl.ir.index import add, const, maximum, simplify, sub
+from tdsl.ir.index import add, const, maximum, sub
 from tdsl.ir.kernel import (
     Array,
     Cast,
@@ -37,15 +37,16 @@ from tdsl.polyhedral.affine import set_space
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import sequence
 from tdsl.polyhedral.extent import UNBOUNDED
-from tdsl.polyhedral.from_isl import from_pw_aff, from_set
+from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.indexed import indexed
 from tdsl.polyhedral.packed_reads import CannotPack, Dim, Site, keys_of, several, sites
 from tdsl.polyhedral.program import Access, Program, Stmt
+from tdsl.polyhedral.starts import Start, condition, start
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
 
 IN, OUT, SET, PARAM = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set, isl.dim_type.param
 MOST_BYTES = 64 * 1024  # on the stack
-TILE = 64  # a block of this many iterations at most is a tile, which may become lanes
+WHOLE = ("mask", "overrun")  # tails of loops that run to the end of their block, as lanes do
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ class _Copy:
     """Keys are the coordinates of the loops around the copy, then of the listed dimensions.
 
     keys: those that are read or padded; elements: key -> element of A; pads: keys whose value
-    is `pad`. lows: for each dimension its start, over keys; extents, sizes: how many there are,
-    as functions of sizes; whole: whether all of them are filled. place: key -> element of Q.
+    is `pad`; filled: all that get a value. lows: for each dimension its start, over keys, and
+    `starts` in words; extents: how many there are.
     """
 
     program: Program
@@ -87,9 +88,10 @@ class _Copy:
     pad: Expr | None
     lows: tuple[isl.PwAff, ...]
     extents: tuple[Expr, ...]
-    ends: tuple[isl.PwAff, ...]
-    whole: tuple[bool, ...]
     box: isl.Set
+    outside: tuple[int, ...] = ()  # for each dimension the number of those outside it
+    filled: isl.Set | None = None
+    starts: tuple[Start, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -101,6 +103,17 @@ class _Copy:
         first = [_variable(space, k) for k in range(self.depth)] if around else []
         own = [_variable(space, self.depth + d).sub(low) for d, low in enumerate(self.lows)]
         return tupled(space, [*first, *own])
+
+    def coordinates(self, indices: Sequence[Expr], sizes: Sequence[Expr]) -> list[Expr]:
+        """The key of an instance of Q, whose own indices count from the starts."""
+        result = list(indices)
+        # From the outermost loop inward: starts name the loops outside alone.
+        order = sorted(range(len(self.lows)), key=lambda d: self.outside[d])
+        for d in order:
+            result[self.depth + d] = add(
+                indices[self.depth + d], self.starts[d].text(result, sizes)
+            )
+        return result
 
 
 def _variable(space: isl.Space, dim: int) -> isl.PwAff:
@@ -202,7 +215,8 @@ def _copy(program: Program, tree: Node, request: Request, path: tuple[Loop, ...]
     )
     draft = _Copy(
         program, request, names, keys, elements, pads, _pad([s for _, s in found]), lows,
-        (), (), (), keys,
+        (), keys,
+        tuple(len(_outside(tree, request, d)) for d in range(len(request.dims))),
     )  # fmt: skip
     return _sized(draft, tree)
 
@@ -264,52 +278,96 @@ def _sized(copy: _Copy, tree: Node) -> _Copy:
     program, request = copy.program, copy.request
     relative = copy.keys.apply(copy.relative(around=False)).coalesce()
     sizes = [Size(s) for s in program.params]
-    count = len(request.dims)
-    box = isl.Set.universe(set_space(program.params, count, f"A{len(program.arrays)}"))
+    box = isl.Set.universe(set_space(program.params, len(request.dims), f"A{len(program.arrays)}"))
     space = box.get_space()
-    extents, ends, whole = [], [], []
+    extents: list[Expr] = []
+    ends, whole = [], []
     for d, dim in enumerate(request.dims):
         last = relative.dim_max(d).coalesce()
         most = last.max_val()
-        factor, lanes = _tile(tree, request, copy.path, d)
-        constant = None
-        if most.is_int() and most.to_python() < UNBOUNDED:
-            constant = max(factor, int(most.to_python()) + 1, dim.extent)
-        elif most.is_neginfty():
-            constant = factor
-        if constant is None:
-            end = last.gist(program.context).coalesce()
-            extents.append(simplify(maximum(const(0), add(from_pw_aff(end, (), sizes), const(1)))))
-        else:
+        tile = _tile(tree, request, copy.path, d)
+        if (most.is_int() and most.to_python() < UNBOUNDED) or most.is_neginfty():
+            count = int(most.to_python()) + 1 if most.is_int() else 0
+            count = max(tile.factor, dim.extent, tile.blocks * -(-count // tile.blocks))
             local = isl.LocalSpace.from_space(last.get_domain_space())
-            end = isl.PwAff.from_aff(isl.Aff.val_on_domain(local, isl.Val(constant - 1)))
-            extents.append(const(constant))
+            end = isl.PwAff.from_aff(isl.Aff.val_on_domain(local, isl.Val(count - 1)))
+            extents.append(const(count))
+            whole.append(tile.lanes or dim.extent > 0)
+        else:
+            end = last.gist(program.context).coalesce()
+            if tile.blocks > 1:
+                blocks = end.scale_down_val(isl.Val(tile.blocks)).floor()
+                blocks = blocks.add_constant_val(isl.Val(1)).scale_val(isl.Val(tile.blocks))
+                end = blocks.add_constant_val(isl.Val(-1))
+            extents.append(_length(end, program, sizes))
+            whole.append(tile.blocks > 1)
         ends.append(end)
-        whole.append(constant is not None and (lanes or dim.extent > 0))
         box = box.lower_bound_val(SET, d, isl.Val(0))
         box = box.intersect(_variable(space, d).le_set(end.insert_domain(space)))
+    filled = _filled(copy, ends, whole)
     return replace(
-        copy, extents=tuple(extents), ends=tuple(ends), whole=tuple(whole), box=box.coalesce()
+        copy,
+        extents=tuple(extents),
+        box=box.coalesce(),
+        filled=filled,
+        starts=tuple(start(low, filled) for low in copy.lows),
     )
 
 
-def _tile(tree: Node, request: Request, path: Sequence[str], d: int) -> tuple[int, bool]:
-    """The length of a full block of a dimension's loop (0: it is no block), and whether readers
-    may run it as lanes or copies, in which case it is filled to the end."""
-    factor, lanes = 0, False
+def _filled(copy: _Copy, ends: Sequence[isl.PwAff], whole: Sequence[bool]) -> isl.Set:
+    """The keys that Q has a value for: those that are read, and the rest of their tiles."""
+    relative = copy.relative(around=True)
+    result = copy.keys.apply(relative).coalesce()
+    for d, end in enumerate(ends):
+        if whole[d]:
+            result = result.eliminate(SET, copy.depth + d, 1)
+            result = result.lower_bound_val(SET, copy.depth + d, isl.Val(0))
+            space = result.get_space()
+            here = _variable(space, copy.depth + d)
+            result = result.intersect(here.le_set(end.insert_domain(space)))
+    return result.apply(relative.reverse()).coalesce()
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """factor: the length of a full block of a loop, 0 where it is no block of one around; lanes:
+    readers may run to the end of it; blocks: what its length is a multiple of."""
+
+    factor: int = 0
+    lanes: bool = False
+    blocks: int = 1
+
+
+def _length(end: isl.PwAff, program: Program, sizes: Sequence[Expr]) -> Expr:
+    """One more than the greatest index, or 0 where there is none."""
+    length = add(from_pw_aff(end, (), sizes), const(1))
+    pieces = end.get_pieces()
+    if len(pieces) == 1:
+        everywhere = isl.PwAff.from_aff(pieces[0][1]).add_constant_val(isl.Val(1))
+        if program.context.is_subset(everywhere.nonneg_set()):
+            return length
+    return maximum(const(0), length)
+
+
+def _tile(tree: Node, request: Request, path: Sequence[str], d: int) -> _Tile:
+    dim = request.dims[d]
+    tile = _Tile()
     for s in request.readers:
-        name = request.dims[d].loop_of(s)
+        name = dim.loop_of(s)
         if name is None:
             continue
-        around = loops_of(tree, s)
-        loop = next(x for x in around if x.name == name)
+        loop = next(x for x in loops_of(tree, s) if x.name == name)
         outside = {*path, *(request.dims[e].loop_of(s) for e in _outside(tree, request, d))}
         info = loop.inner_of
+        lanes = tile.lanes or loop.mark not in ("serial", "parallel")
+        factor, blocks = tile.factor, tile.blocks
         if info is not None and info.outer in outside:
             factor = max(factor, info.factor)
-            lanes |= info.factor <= TILE
-        lanes |= loop.mark not in ("serial", "parallel")
-    return factor, lanes
+            lanes |= info.tail.mode in WHOLE
+        elif info is not None and info.outer == dim.loop and loop.mark == "vector":
+            blocks = max(blocks, info.factor)  # `vectorize` made blocks of a longer loop
+        tile = _Tile(factor, lanes, blocks)
+    return tile
 
 
 def _array(copy: _Copy) -> Array:
@@ -337,32 +395,26 @@ def _filling(copy: _Copy) -> Stmt:
     program, request = copy.program, copy.request
     source = program.arrays[request.array]
     tuple_name = f"S{_fresh_number(program)}"
-    relative = copy.relative(around=True)
-    domain = copy.keys.apply(relative).coalesce()
-    for d, whole in enumerate(copy.whole):
-        if whole:
-            domain = domain.eliminate(SET, copy.depth + d, 1)
-            domain = domain.lower_bound_val(SET, copy.depth + d, isl.Val(0))
-            most = int(copy.extents[d].value) - 1  # type: ignore[union-attr]  # whole: constant
-            domain = domain.upper_bound_val(SET, copy.depth + d, isl.Val(most))
+    assert copy.filled is not None
+    relative, filled = copy.relative(around=True), copy.filled
+    domain = filled.apply(relative).coalesce()
     domain = _plain(domain.coalesce())
     elements = relative.reverse().apply_range(copy.elements).coalesce()
-    pads = copy.pads.apply(relative).coalesce()
     indices = (*copy.path, *request.names)
     names: list[Expr] = [Var(i) for i in indices]
     sizes: list[Expr] = [Size(s) for s in program.params]
-    read = elements.domain().coalesce()
-    where = isl.PwMultiAff.from_map(elements).gist(read)
+    at = copy.coordinates(names, sizes)
+    read = copy.elements.domain().coalesce()
+    where = isl.PwMultiAff.from_map(copy.elements).gist(read)
     subscript = tuple(
-        from_pw_aff(where.get_at(k).coalesce(), names, sizes) for k in range(len(source.shape))
+        from_pw_aff(where.get_at(k).coalesce(), at, sizes) for k in range(len(source.shape))
     )
     zero = _zero(source.type)
     value: Expr = Read(source.name, subscript, source.type, span=source.span)
     other: Expr = zero
     if copy.pad is not None and copy.pad != zero:
-        rest = domain.subtract(read)
-        other = _chosen(pads, rest, copy.pad, zero, names, sizes)
-    value = _chosen(read, domain, value, other, names, sizes)
+        other = _chosen(copy.pads, filled.subtract(read), copy.pad, zero, at, sizes)
+    value = _chosen(read, filled, value, other, at, sizes)
     if request.type != source.type:
         value = Cast("convert", value, request.type, span=source.span)
     reads = [Access(source.name, elements.set_tuple_name(IN, tuple_name), subscript, True)]
@@ -408,8 +460,8 @@ def _chosen(
     """`then` at the points, `other` at the rest of `among`."""
     if among.is_subset(points):
         return then
-    condition = from_set(points.gist(among).coalesce(), names, sizes)
-    return Select(condition, then, other, then.type, span=then.span)
+    test = condition(points, among, names, sizes)
+    return Select(test, then, other, then.type, span=then.span)
 
 
 def _plain(points: isl.Set) -> isl.Set:
@@ -447,8 +499,8 @@ def _redirected(program: Program, tree: Node, name: str, copy: _Copy, stored: El
             else:
                 coordinates.append(dim.of_element(site.read.indices))
         subscript = tuple(
-            sub(c, from_pw_aff(low, coordinates, sizes))
-            for c, low in zip(coordinates[copy.depth :], copy.lows, strict=True)
+            sub(c, first.text(coordinates, sizes))
+            for c, first in zip(coordinates[copy.depth :], copy.starts, strict=True)
         )
         keys = keys_of(program, tree, name, site, copy.path, request.dims)
         happens = site.inside.union(site.outside).coalesce()

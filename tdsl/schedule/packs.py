@@ -200,6 +200,9 @@ def _loop(state: State, d: Pack, at: LoopAt | None, readers: Sequence[str], name
                 + (f" in {at}" if at is not None else ""),
                 help=f"its loops there are {listing(inside)}" + (alone if len(readers) > 1 else ""),
             )
+        made = [x for x in around if x.inner_of is not None and x.inner_of.outer == called]
+        if made and made[0].name in (f"{called}_u", f"{called}_v"):
+            called = made[0].name  # `unroll by` and `vectorize` split the loop that was named
         for statement, outer, inner in state.collapsed:
             if statement == s and called in (outer, inner):
                 raise refusal(
