@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
-from tdsl.ir.kernel import Const
+from tdsl.ir.kernel import Expr
 from tdsl.polyhedral.flowparts import INITIAL, Side
 from tdsl.polyhedral.lastwrites import Clock, Event
 from tdsl.polyhedral.program import Access, Stmt
@@ -42,7 +42,7 @@ class Read:
     base_stmt: Stmt | None = None
     base_at: isl.Map | None = None
     to: isl.Map | None = None
-    constant: Const | None = None
+    constant: Expr | None = None
 
     @property
     def key(self) -> str:
@@ -174,7 +174,7 @@ class _Maker:
             self._padding(stmt, final, beyond, pair.padding)
         self._read(stmt, was, origin, final, base)
 
-    def _padding(self, stmt: Stmt, access: Access, map_: isl.Map, constant: Const) -> None:
+    def _padding(self, stmt: Stmt, access: Access, map_: isl.Map, constant: Expr) -> None:
         if not access.exact:
             raise OtherValue(f"data decide what {stmt.name} reads of {access.array}")
         event, at = self._event(stmt, self.new.place(stmt, access, map_))

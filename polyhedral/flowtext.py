@@ -9,7 +9,7 @@ import islpy as isl
 
 from tdsl.polyhedral.flowreads import Read
 from tdsl.polyhedral.program import Program, Stmt
-from tdsl.polyhedral.text import element_text, instance_text, sizes_text
+from tdsl.polyhedral.text import element_text, expr_text, instance_text, sizes_text
 from tdsl.polyhedral.witness import smallest
 
 MOST_COPIES = 8  # that a message looks through
@@ -96,7 +96,7 @@ def _instance(stmt: Stmt, points: isl.Set, program: Program) -> str:
 
 def _due(sources: Sources, read: Read, point: isl.Set) -> str:
     if read.constant is not None:
-        return str(read.constant.value)
+        return expr_text(read.constant)
     for key, pairs in sources.due(read).items():
         there = point.apply(pairs)
         if not there.is_empty():

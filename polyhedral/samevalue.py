@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import islpy as isl
 
 from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Select, Size, Var, children
+from tdsl.ir.types import ElemType
 from tdsl.polyhedral.affine import NotAffine, pw_aff, region
 from tdsl.polyhedral.model import scope_of
 from tdsl.polyhedral.program import Access, Program, Stmt
@@ -32,18 +32,19 @@ class OtherValue(Exception):
 @dataclass(frozen=True)
 class ReadPair:
     """A read of the final statement and the one that it stands for; None: there is none, since
-    no instance takes that arm. padding: what the base has instead where it does not read."""
+    no instance takes that arm. padding: what the base has instead where it does not read, a
+    number or an argument without dimensions."""
 
     final: Access | None
     base: Access | None
-    padding: Const | None = None
+    padding: Expr | None = None
 
 
 @dataclass(frozen=True)
 class _Pair:
     final: Read
     base: Read
-    padding: Const | None = None
+    padding: Expr | None = None
 
 
 def read_pairs(
@@ -63,7 +64,10 @@ def read_pairs(
     new = [e for s in now.write.subscript for e in _reads(s)]
     found += compare.inner(old, new)
     bases, finals = ([p.base for p in found], [p.final for p in found])
-    mine, others = _aligned(bases, was.reads), _aligned(finals, now.reads)
+    mine, _ = _aligned(bases, was.reads)
+    others, left = _aligned(finals, now.reads)
+    if left:
+        raise OtherValue(f"{left[0].array} is read where the value does not say so")
     return tuple(
         ReadPair(f, b, pair.padding)
         for pair, b, f in zip(found, mine, others, strict=True)
@@ -85,16 +89,21 @@ def _reads(expr: Expr) -> Iterator[Read]:
         yield from _reads(child)
 
 
-def _aligned(occurrences: Sequence[Read], accesses: Sequence[Access]) -> list[Access | None]:
-    """The access of each occurrence; None for one in an arm that no instance takes."""
+def _aligned(
+    occurrences: Sequence[Read], accesses: Sequence[Access]
+) -> tuple[list[Access | None], list[Access]]:
+    """The access of each occurrence, None for one in an arm that no instance takes; and the
+    accesses that are left."""
     result: list[Access | None] = []
     left = list(accesses)
     for read in occurrences:
-        here = bool(left) and (left[0].array, left[0].subscript) == (read.array, read.indices)
-        result.append(left.pop(0) if here else None)
-    if left:
-        raise OtherValue(f"{left[0].array} is read where the value does not say so")
-    return result
+        found = next(
+            (a for a in left if (a.array, a.subscript) == (read.array, read.indices)), None
+        )
+        result.append(found)
+        if found is not None:
+            left = [a for a in left if a is not found]
+    return result, left
 
 
 @dataclass(frozen=True)
@@ -108,16 +117,16 @@ class _Compare:
     def values(self, old: Expr, new: Expr) -> Iterator[_Pair]:
         """The pairs of reads in two values, in order. Raises OtherValue where they differ."""
         match old, new:
-            case Read(), Read():
-                yield _Pair(new, old)
-                yield from self.inner(
-                    [r for e in old.indices for r in _reads(e)],
-                    [r for e in new.indices for r in _reads(e)],
-                )
-            case Select(condition, Read() as read, Const() as other), Read():
-                yield from self._padded(condition, new, read, other)
-            case Select(condition, Const() as other, Read() as read), Read():
-                yield from self._padded(condition, new, read, other)
+            case Cast("convert" | "saturate", arg, type), Read() if type == new.type and is_wider(
+                arg.type, type
+            ):
+                yield from self._read(arg, new)  # a copy has converted it
+            case _, Cast("convert", Read() as read, type) if (
+                not isinstance(old, Cast) and type == old.type and is_wider(type, read.type)
+            ):
+                yield from self._read(old, read)  # and a wider one has it exactly
+            case ((Read() | Select()), Read()) if old.type == new.type:
+                yield from self._read(old, new)
             case Select(c, a, b), Select(d, x, y):
                 yield from self._condition(c, d)
                 yield from self.values(a, x)
@@ -137,13 +146,31 @@ class _Compare:
             case _:
                 raise OtherValue(f"{self.now.name} has another value than {self.was.name}")
 
+    def _read(self, old: Expr, new: Read) -> Iterator[_Pair]:
+        match old:
+            case Read():
+                yield _Pair(new, old)
+                yield from self.inner(
+                    [r for e in old.indices for r in _reads(e)],
+                    [r for e in new.indices for r in _reads(e)],
+                )
+            case Select(condition, Read() as read, other) if self._is_constant(other):
+                yield from self._padded(condition, new, read, other)
+            case Select(condition, other, Read() as read) if self._is_constant(other):
+                yield from self._padded(condition, new, read, other)
+            case _:
+                raise OtherValue(f"{self.now.name} has another value than {self.was.name}")
+
+    def _is_constant(self, expr: Expr) -> bool:
+        return is_constant(self.base, expr)
+
     def inner(self, old: Sequence[Read], new: Sequence[Read]) -> list[_Pair]:
         """Reads in subscripts, by their position."""
         if len(old) != len(new):
             raise OtherValue(f"the subscripts of {self.now.name} read something else")
         return [_Pair(f, b) for b, f in zip(old, new, strict=True)]
 
-    def _padded(self, condition: Expr, new: Read, old: Read, padding: Const) -> Iterator[_Pair]:
+    def _padded(self, condition: Expr, new: Read, old: Read, padding: Expr) -> Iterator[_Pair]:
         if not region(condition, scope_of(self.base, self.was.name)).exact:
             raise OtherValue(f"data decide whether {self.was.name} reads {old.array}")
         yield _Pair(new, old, padding)
@@ -203,33 +230,72 @@ class Copied:
     """What a copying statement writes: what it reads, and constants elsewhere."""
 
     read: isl.Map
-    constants: tuple[tuple[Const, isl.Set], ...]
+    constants: tuple[tuple[Expr, isl.Set], ...]
+
+
+def is_constant(program: Program, expr: Expr) -> bool:
+    """Whether it is a number, or an argument without dimensions that nothing writes."""
+    match expr:
+        case Const():
+            return True
+        case Read(array, ()):
+            return program.arrays[array].role in ("in", "const", "table")
+        case _:
+            return False
 
 
 def copied(program: Program, stmt: Stmt) -> Copied:
     """What a pure copy moves. Raises OtherValue for one that computes."""
-    if stmt.is_update or stmt.value is None:
+    value, target = stmt.value, program.arrays[stmt.write.array].type
+    if stmt.is_update or value is None or stmt.copies is None:
         raise OtherValue(f"{stmt.name} is no copy")
-    accesses, constants = [], []
-    left = list(stmt.reads)
-    for leaf, points in _leaves(program, stmt, stmt.value, stmt.domain):
+    source = program.arrays[stmt.copies].type
+    if isinstance(value, Cast) and value.mode == "convert" and is_wider(source, target):
+        value = value.arg
+    if value.type != source or not (source == target or is_wider(source, target)):
+        raise OtherValue(f"{stmt.name} changes what it copies")
+    space = isl.Map.from_domain_and_range(stmt.domain, program.extents[stmt.copies]).get_space()
+    read, constants, left = isl.Map.empty(space), [], list(stmt.reads)
+    for leaf, points in _leaves(program, stmt, value, stmt.domain):
         match leaf:
-            case Const():
-                constants.append((leaf, points))
-            case Read(array, subscript):
-                access = left.pop(0) if left else None
-                if access is None or (access.array, access.subscript) != (array, subscript):
-                    raise OtherValue(f"{stmt.name} reads what its value does not say")
+            case Read(stmt.copies, _):
+                (access, *_), left = _taken(stmt, left, leaf)
                 if not access.exact or not access.map.domain().is_equal(points):
                     raise OtherValue(f"{stmt.name} reads where its value does not say so")
-                accesses.append(access.map)
+                read = read.union(access.map)
+            case _ if is_constant(program, leaf):
+                constants.append((leaf, points))
+                if isinstance(leaf, Read):
+                    _, left = _taken(stmt, left, leaf)
             case _:
                 raise OtherValue(f"{stmt.name} is no copy")
-    if left or any(a.array != stmt.copies for a in stmt.reads):
+    if left or not read.is_single_valued():
         raise OtherValue(f"{stmt.name} reads what its value does not say")
-    source = program.extents[stmt.copies or stmt.write.array]
-    nothing = isl.Map.empty(isl.Map.from_domain_and_range(stmt.domain, source).get_space())
-    return Copied(reduce(isl.Map.union, accesses, nothing).coalesce(), tuple(constants))
+    return Copied(read.coalesce(), tuple(constants))
+
+
+def _taken(stmt: Stmt, left: Sequence[Access], leaf: Read) -> tuple[list[Access], list[Access]]:
+    same = [a for a in left if (a.array, a.subscript) == (leaf.array, leaf.indices)]
+    if not same:
+        raise OtherValue(f"{stmt.name} does not read what its value says")
+    return same, [a for a in left if a is not same[0]]
+
+
+def is_wider(narrow: ElemType, wide: ElemType) -> bool:
+    """Whether every value of one number type is a value of the other, which is another one."""
+    if narrow.is_float:
+        return wide.name in _WIDER.get(narrow.name, ())
+    digits = narrow.bits - (narrow.kind == "int")
+    if wide.is_float:
+        return narrow.is_integer and digits <= _MANTISSA.get(wide.name, 0)
+    if narrow.kind == "int" and wide.kind == "uint":
+        return False
+    both = narrow.is_integer and wide.is_integer
+    return both and narrow != wide and digits <= wide.bits - (wide.kind == "int")
+
+
+_WIDER = {"f16": ("f32", "f64"), "bf16": ("f32", "f64"), "f32": ("f64",)}
+_MANTISSA = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
 
 
 def _leaves(

@@ -13,9 +13,11 @@ from tdsl.ir.verify_kernel import verify_kernel
 from tdsl.lower.check_instances import check_instances
 from tdsl.lower.lower import Lowered, lower
 from tdsl.lower.storage import Stored, store
-from tdsl.polyhedral import dependences, fresh, model, proofs, validate
+from tdsl.polyhedral import dependences, fresh, model, proofs, validate, valueflow
 from tdsl.polyhedral.assume import assuming, under
+from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.program import Dependence, Program
+from tdsl.polyhedral.rebuild import Miscompiled
 from tdsl.runtime.interface import Argument, BuildRequest, Entry
 from tdsl.schedule import apply, builder
 from tdsl.schedule.choose import choose, size_lets
@@ -139,6 +141,27 @@ def _store(c: Compilation) -> Compilation:
     return replace(c, stored=stored)
 
 
+def _flow(c: Compilation) -> Compilation:
+    """Where a placement made statements or moved arrays: every read still gets its value."""
+    s = c.scheduled
+    if s.base is None and c.stored.program is s.program:
+        return c
+    base, tree = s.base or (s.program, s.tree)
+    try:
+        valueflow.check(
+            base,
+            with_inits(base, tree),
+            c.stored.program,
+            c.stored.tree,
+            s.reassociate,
+            private=c.stored.private,
+            strict_fp=c.options.strict_fp,
+        )
+    except valueflow.FlowChanged as error:
+        raise Miscompiled(str(error)) from None
+    return c
+
+
 def _lower(c: Compilation) -> Compilation:
     text = print_directives(c.resolved.directives) if c.resolved.steps else ""
     head = f"schedule {c.label or 'none: the order of the program'} for {c.options.target.name}"
@@ -181,6 +204,7 @@ PIPELINE: tuple[Pass, ...] = (
     ("directives", _resolve),  # expressions become integers: only those reach the tree
     ("tree", _schedule),  # each directive checked, then applied
     ("storage", _store),  # the last thing that can refuse a schedule: copies, registers
+    ("flow", _flow),  # copies and new places against the program before them, while it is one
     ("vector", _lower),  # loops, copies, lanes; verified at its end
     ("validated", _validate),  # all that was lowered, against the program: before any C
 )

@@ -108,6 +108,7 @@ class Scheduled:
     tree         without `S.init` leaves
     dependences  of the program in its own order, with what that memory adds
     trail        after each directive, the tree that it left
+    base         program and tree before the first placement, if there was one
     """
 
     program: Program
@@ -119,3 +120,4 @@ class Scheduled:
     dependences: tuple[Dependence, ...]
     private: Private
     computed: tuple[ComputeRequest, ...] = ()
+    base: tuple[Program, Node] | None = None
