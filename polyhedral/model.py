@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import islpy as isl
 
@@ -27,7 +28,7 @@ from tdsl.ir.types import BOOL
 from tdsl.polyhedral.affine import NotAffine, Scope, points, pw_aff, region, scope, set_space
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.program import Access, Program, Stmt
-from tdsl.polyhedral.ranges import value_range
+from tdsl.polyhedral.ranges import Range, value_range
 from tdsl.polyhedral.text import expr_text
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq
 
@@ -47,7 +48,8 @@ def build(kernel: Kernel) -> Program:
     extents = {
         name: extent_of(array, f"A{n}", params) for n, (name, array) in enumerate(arrays.items())
     }
-    maker = _Maker(params, arrays, extents, context)
+    held = _held(kernel, params, arrays, context)
+    maker = _Maker(params, arrays, extents, context, held)
     statements: dict[str, Stmt] = {}
     for statement, nests in _with_nests(kernel.body):
         for made in maker.statements(statement, nests, len(statements)):
@@ -56,8 +58,18 @@ def build(kernel: Kernel) -> Program:
 
 
 def nest_indices(kernel: Kernel) -> dict[str, tuple[str, ...]]:
-    """For each statement the indices of the `for` loops around it, outermost first."""
-    return {s.name: tuple(n.index for n in nests) for s, nests in _with_nests(kernel.body)}
+    """For each statement the indices of the `for` loops around it, outermost first; a `S.init`
+    that is not here has those of S."""
+    return {
+        s.name if s.starts is None else f"{s.starts}.init": tuple(n.index for n in nests)
+        for s, nests in _with_nests(kernel.body)
+    }
+
+
+def nest_of(nests: Mapping[str, tuple[str, ...]], stmt: Stmt) -> tuple[str, ...]:
+    """Those of one statement, `S.init` included."""
+    found = nests.get(stmt.name)
+    return nests[stmt.init_of or stmt.name] if found is None else found
 
 
 def scope_of(program: Program, statement: str) -> Scope:
@@ -71,7 +83,8 @@ def with_value(
 ) -> Stmt:
     """The statement with another value and subscript, and what these read. Raises BoundsError
     where nothing bounds an index."""
-    maker = _Maker(program.params, program.arrays, program.extents, program.context)
+    held = _held(program.kernel, program.params, program.arrays, program.context)
+    maker = _Maker(program.params, program.arrays, program.extents, program.context, held)
     where = scope(stmt.indices, program.params, stmt.tuple_name)
     return maker.with_value(stmt, value, subscript, where)
 
@@ -119,16 +132,53 @@ def extent_of(array: Array, tuple_name: str, params: Mapping[str, str]) -> isl.S
     return box
 
 
+def _held(
+    kernel: Kernel, params: Mapping[str, str], arrays: Mapping[str, Array], context: isl.Set
+) -> dict[str, Range]:
+    """What is known of the values of integer temps whose elements are defined and never updated.
+
+    They are looked at in textual order, so that a definition knows of the temps before it alone:
+    one that goes round through a `for` knows nothing.
+    """
+    writers: dict[str, list[tuple[Statement, tuple[Nest, ...]]]] = {}
+    for statement, nests in _with_nests(kernel.body):
+        writers.setdefault(statement.array, []).append((statement, nests))
+    held: dict[str, Range] = {}
+    for name, found in writers.items():
+        array = arrays[name]
+        defined = all(s.op == "define" and s.init is None and s.start is None for s, _ in found)
+        if array.role != "temp" or not array.type.is_integer or not defined:
+            continue
+        parts = []
+        for statement, nests in found:
+            where = scope(statement.indices, params, None)
+            around = tuple(c for nest in nests for c in nest_conditions(nest))
+            try:
+                domain = points((*around, *statement.domain), where).intersect_params(context)
+            except NotAffine:
+                break  # it is told where the statement is built
+            known = value_range(statement.value, where, domain, arrays, held)
+            parts.append(known.of_sizes(domain))
+        if len(parts) == len(found) and all(p.known for p in parts):
+            held[name] = reduce(Range.joined, parts)
+    return held
+
+
 @dataclass
 class _Maker:
     params: Mapping[str, str]
     arrays: Mapping[str, Array]
     extents: Mapping[str, isl.Set]
     context: isl.Set
+    held: Mapping[str, Range]
 
     def statements(self, source: Statement, nests: tuple[Nest, ...], number: int) -> Iterator[Stmt]:
         """`S.init`, where S starts by itself, and S."""
         around = tuple(c for nest in nests for c in nest_conditions(nest))
+        if source.starts is not None:
+            named = replace(source, name=f"{source.starts}.init")
+            yield self._statement(named, around, number, source.starts)
+            return
         if source.init is not None:
             yield self._statement(
                 replace(
@@ -176,8 +226,9 @@ class _Maker:
             tuple(reads),
             source.op,
             source.value,
-            source.reduction,
+            source.reduction or source.over,
             init_of,
+            tuple_of=source.tuple_of,
             span=source.span,
         )
 
@@ -244,7 +295,7 @@ class _Maker:
     def _between(
         self, index: Expr, where: Scope, domain: isl.Set, array: str, span: Span | None
     ) -> isl.Map:
-        found = value_range(index, where, domain, self.arrays)
+        found = value_range(index, where, domain, self.arrays, self.held)
         if found.lo is None or found.hi is None:
             raise BoundsError.at(
                 index.span or span,
@@ -289,7 +340,11 @@ def initial_tree(program: Program) -> Node:
 
 
 def _block(program: Program, body: Sequence[BodyItem], outer: tuple[Nest, ...]) -> Node:
-    nodes = [_item(program, item, outer) for item in body]
+    nodes = [
+        _item(program, item, outer)
+        for item in body
+        if not (isinstance(item, Statement) and item.starts is not None)
+    ]
     return nodes[0] if len(nodes) == 1 else Seq(tuple(nodes))
 
 
@@ -298,6 +353,7 @@ def _item(program: Program, item: BodyItem, outer: tuple[Nest, ...]) -> Node:
         coords = {
             s.name: _coordinate(program, s.name, item.index, item.down)
             for s, _ in _with_nests(item.body)
+            if s.starts is None
         }
         return Loop(item.index, coords, _block(program, item.body, (*outer, item)))
     shared = {nest.index for nest in outer}

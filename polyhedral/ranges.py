@@ -30,13 +30,43 @@ class Range:
     def known(self) -> bool:
         return self.lo is not None and self.hi is not None
 
+    def of_sizes(self, domain: isl.Set) -> Range:
+        """The least and the greatest value over a domain, as functions of sizes alone."""
+        lo = None if self.lo is None else _values(self.lo, domain).dim_min(0)
+        hi = None if self.hi is None else _values(self.hi, domain).dim_max(0)
+        return Range(lo, hi)
+
+    def joined(self, other: Range) -> Range:
+        """What holds of a value that is of one or the other; both are functions of sizes."""
+        lo = None if self.lo is None or other.lo is None else self.lo.union_min(other.lo)
+        hi = None if self.hi is None or other.hi is None else self.hi.union_max(other.hi)
+        return Range(lo, hi)
+
+    def over(self, where: Scope) -> Range:
+        """Functions of sizes as functions of the points of a scope."""
+        space = where.space
+        lo = None if self.lo is None else self.lo.insert_domain(space)
+        hi = None if self.hi is None else self.hi.insert_domain(space)
+        return Range(lo, hi)
+
+
+def _values(bound: isl.PwAff, domain: isl.Set) -> isl.Set:
+    return isl.Map.from_pw_aff(bound.intersect_domain(domain)).range()
+
 
 UNKNOWN = Range(None, None)
 _USEFUL_BITS = 16  # the range of a wider type bounds no array that fits in memory
 
 
-def value_range(expr: Expr, where: Scope, domain: isl.Set, arrays: Mapping[str, Array]) -> Range:
-    """The range of an integer expression at the instances in `domain`."""
+def value_range(
+    expr: Expr,
+    where: Scope,
+    domain: isl.Set,
+    arrays: Mapping[str, Array],
+    held: Mapping[str, Range],
+) -> Range:
+    """The range of an integer expression at the instances in `domain`. `held`: what is known of
+    the values that temps hold, as functions of sizes alone."""
     try:
         exact = pw_aff(expr, where)
         return Range(exact, exact)
@@ -44,7 +74,7 @@ def value_range(expr: Expr, where: Scope, domain: isl.Set, arrays: Mapping[str, 
         pass
 
     def below(e: Expr) -> Range:
-        return value_range(e, where, domain, arrays)
+        return value_range(e, where, domain, arrays, held)
 
     match expr:
         case Const(value, type) if not type.is_float:
@@ -52,6 +82,8 @@ def value_range(expr: Expr, where: Scope, domain: isl.Set, arrays: Mapping[str, 
             found = Range(point, point)
         case Read(name) if (promised := _promised(arrays[name], where)) is not None:
             return promised  # values that the type holds: they do not wrap
+        case Read(name) if name in held:
+            return held[name].over(where)
         case Cast("convert", arg, _) if not arg.type.is_float:
             found = below(arg)
         case Cast("saturate", arg, type) if not arg.type.is_float:
@@ -59,6 +91,9 @@ def value_range(expr: Expr, where: Scope, domain: isl.Set, arrays: Mapping[str, 
         case Select(_, then, other):
             a, b = below(then), below(other)
             found = Range(_least(a.lo, b.lo), _greatest(a.hi, b.hi))
+        case Op("min" | "max" as op, args, type) if not type.is_float:
+            # One of values that the type holds: one side may be known alone.
+            return _operation(op, args, [below(a) for a in args], where, domain)
         case Op(op, args, _):
             found = _operation(op, args, [below(a) for a in args], where, domain)
         case _:

@@ -11,7 +11,7 @@ from tdsl.ir.types import BOOL, ElemType
 from tdsl.syntax import tree
 from tdsl.syntax.constants import exact
 from tdsl.syntax.literals import Exact, constant, limits
-from tdsl.syntax.operators import Operators, mismatch, source
+from tdsl.syntax.operators import Operators, mismatch, same_type, source
 from tdsl.syntax.reads import count, shown
 from tdsl.syntax.scope import FUNCTIONS, suggest
 from tdsl.syntax.vocabulary import REDUCTIONS
@@ -141,7 +141,7 @@ class Calls(Operators):
                 help=f"`{call.func}[k](...)`",
             )  # fmt: skip
         type_ = self.first_type(*call.args) or want
-        values = [self.build(a, type_) for a in call.args]
+        values = same_type(*(self.build(a, type_) for a in call.args))
         for value, arg in zip(values[1:], call.args[1:], strict=True):
             if value.type != values[0].type:
                 raise mismatch(call.func, values[0], value, call.args[0], arg, call.span)

@@ -28,6 +28,7 @@ from tdsl.syntax.declare import assumption, file_scope, let
 from tdsl.syntax.drafts import Draft
 from tdsl.syntax.equations import Collector, Item, NestDraft
 from tdsl.syntax.exprs import Values
+from tdsl.syntax.limits import limited
 from tdsl.syntax.ranges import Circular, Ranges, declare_temp
 from tdsl.syntax.scope import Scope, bound_sizes, suggest
 from tdsl.syntax.statements import Statements, context
@@ -93,6 +94,7 @@ class _Elaboration:
         drafts = list(_drafts(body))
         self.scope = replace(self.scope, arrays={**self.scope.arrays, **collector.locals})
         self.scope = _with_temps(self.scope, drafts)
+        drafts = limited(drafts)
         arrays = Arrays(self.scope, drafts, self.values)
         self.arrays = arrays
         arrays.check_ranks()

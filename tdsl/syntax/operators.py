@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from tdsl.diagnostics import Span, TypeMismatch
 from tdsl.ir.affine import linear
-from tdsl.ir.kernel import INDEX, Const, Expr, Op
-from tdsl.ir.types import BOOL, ElemType
+from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op
+from tdsl.ir.types import BOOL, I64, ElemType
 from tdsl.syntax import tree
 from tdsl.syntax.constants import exact
 from tdsl.syntax.reads import Reads, shown
@@ -83,7 +83,7 @@ class Operators(Reads):
     ) -> tuple[Expr, Expr]:
         """Both sides, of one type."""
         type_ = self.first_type(left, right) or want
-        a, b = self.build(left, type_), self.build(right, type_)
+        a, b = same_type(self.build(left, type_), self.build(right, type_))
         if a.type != b.type:
             raise mismatch(op, a, b, left, right, span)
         return a, b
@@ -134,6 +134,20 @@ class Operators(Reads):
             if difference.is_constant:
                 return Const(_holds(op, Fraction(difference.constant)), BOOL, span=span)
         return Op(_COMPARE[op], (a, b), BOOL, span=span)
+
+
+def same_type(*values: Expr) -> tuple[Expr, ...]:
+    """Indices beside i64 data are i64, which holds every index; all else stays."""
+    if {v.type for v in values} != {INDEX, I64}:
+        return values
+    return tuple(as_data(v) if v.type == INDEX else v for v in values)
+
+
+def as_data(index: Expr) -> Expr:
+    """An index as a number of type i64."""
+    if isinstance(index, Const):
+        return Const(index.value, I64, span=index.span)
+    return Cast("convert", index, I64, span=index.span)
 
 
 def _holds(op: str, difference: Fraction) -> bool:

@@ -6,13 +6,14 @@ import math
 
 from tdsl.diagnostics import Note, ParseError, Span, TypeMismatch
 from tdsl.ir.affine import linear, simplify
-from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Statement, Var, walk
+from tdsl.ir.kernel import INDEX, Array, Cast, Const, Expr, Op, Read, Statement, Var, walk
 from tdsl.ir.types import BOOL, I64, ElemType
 from tdsl.syntax import tree
 from tdsl.syntax.drafts import INDEX_OF, JOINS, UPDATES, Draft, accesses, array_name, names_in
 from tdsl.syntax.exprs import Values
 from tdsl.syntax.indices import affine
 from tdsl.syntax.literals import limits
+from tdsl.syntax.operators import as_data
 from tdsl.syntax.ranges import ZERO, Range, Ranges
 from tdsl.syntax.reads import Context
 from tdsl.syntax.scope import Scope
@@ -173,6 +174,8 @@ class Statements:
                 "value",
                 help="count with `sum[k](select(c, 1, 0))`",
             )  # fmt: skip
+        if held == I64 and value.type == INDEX:
+            value = as_data(value)
         if value.type != held:
             raise self._wrong_type(draft, held, value, span)
         return value
@@ -239,9 +242,10 @@ class Statements:
                 )
         if not draft.defines or draft.nest or draft.written_out:
             return
+        own = _own_element(draft, declared)
         for access in accesses(draft.value, padded=True):
             bare = isinstance(access, tree.Name) and access.id in draft.order
-            if array_name(access) == draft.origin and not bare:
+            if array_name(access) == draft.origin and not bare and access != own:
                 raise ParseError.at(
                     access.span,
                     f"`{draft.origin}` is defined by this equation, for all its elements at once, "
@@ -250,8 +254,19 @@ class Statements:
                 )
 
 
+def _own_element(draft: Draft, declared: Array | None) -> tree.Expr | None:
+    """What a definition of an `inout` may read of it: the element that it writes, as the caller
+    left it. A reduction may not, for its first term is written before."""
+    if declared is None or declared.role != "inout" or draft.is_lifted or draft.ranges:
+        return None
+    array = tree.Name(draft.array)
+    return tree.Subscript(array, draft.subscript) if draft.subscript else array
+
+
 def _in_order(draft: Draft, access: tree.Expr) -> str:
     """How to write a definition that reads its own array."""
+    if draft.ranges or draft.is_lifted:
+        return "read it before, in an equation of its own, such as `old[i] = y[i]`"
     place = draft.target_span
     if place is None or access.span is None or place.text != access.span.text:
         index = draft.own[0] if draft.own else "i"
@@ -262,10 +277,9 @@ def _in_order(draft: Draft, access: tree.Expr) -> str:
     update = _as_update(draft.value, access)
     if update is not None:
         return f"write `{place.text} {update}`, with `{draft.origin}` an `inout`"
-    ranges = ", ".join(f"{i} in 0..{n}" for i, n in zip(draft.own, "NMKL", strict=False))
     return (
-        "an update is written with `+=`, `-=`, `*=`, `min=` or `max=`, and any other in a `for`: "
-        f"`for {ranges or 't in 0..1'} {{ ... }}`, with `{draft.origin}` an `inout`"
+        f"declare `{draft.origin}` an `inout`: its definition may then read the element that it "
+        "writes, which is the caller's"
     )
 
 

@@ -46,7 +46,7 @@ class Arrays:
                 if draft.array == name:
                     found = self.values(draft).guess(draft.value)
                     if found == INDEX:
-                        raise self._index(draft)
+                        return I64
                     if found is not None:
                         return found
                     if draft.is_lifted:
@@ -74,16 +74,6 @@ class Arrays:
             if name in names_in(draft.value):
                 return self.type_of(draft.array, draft.target_span)
         raise AssertionError(f"nothing reads {name}")
-
-    def _index(self, draft: Draft) -> TypeMismatch:
-        text = draft.value.span.text if draft.value.span is not None else "..."
-        error = TypeMismatch.at(
-            draft.value.span,
-            f"`{draft.array}` would hold indices, and an array needs an element type",
-            help=f"convert them: `i64({text if len(text) <= 40 else '...'})`",
-        )  # fmt: skip
-        assert isinstance(error, TypeMismatch)
-        return error
 
     def rank_of(self, name: str) -> int:
         declared = self.scope.arrays.get(name)

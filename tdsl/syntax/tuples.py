@@ -11,6 +11,8 @@ becomes the start values and an ordered nest, in which every component sees the 
         m: m[i] = m_next          m_2: z[i] = m_2_next
     }
 
+A component with indices of its own that no other one reads is updated in place, before those.
+
 `argmax` keeps the value beside the index. Indices that a component lacks run in its loops alone.
 """
 
@@ -199,8 +201,10 @@ class Tuples:
         around = (*outer, *common, *draft.reduced)
         starts: list[Statement] = []
         nexts: list[Statement] = []
+        lasts: list[Statement] = []
         backs: list[Statement] = []
         arrays: list[Array] = []
+        head = parts[0].name
         for part, give in zip(parts, gives, strict=True):
             s = part.statement
             extra = tuple(i for i in part.own if i not in common)
@@ -208,8 +212,20 @@ class Tuples:
             start = self._free(f"{part.name}_start")
             starts.append(
                 Statement(start, part.array, part.subscript, (*outer, *part.own), s.outer,
-                          "define", part.start, span=s.span)
+                          "define", part.start, tuple_of=head, starts=part.name, span=s.span)
             )  # fmt: skip
+            first = word is not None and part is parts[0]
+            kept = Statement(
+                part.name, part.array, part.subscript, (*around, *extra), s.domain, "define", give,
+                start=(word or "", f"{part.name}.init") if first else None,
+                tuple_of=head, over=draft.reduced, span=s.span,
+            )  # fmt: skip
+            if extra and not any(
+                isinstance(e, Read) and e.array == part.array
+                for other in gives if other is not give for e in walk(other)
+            ):  # fmt: skip
+                lasts.append(kept)  # nobody else needs the old value: no copy of it
+                continue
             new = Array(
                 self._free(f"{part.name}_next"), part.type,
                 tuple(self._index(part.draft, i).hi for i in extra),
@@ -217,16 +233,12 @@ class Tuples:
             )  # fmt: skip
             arrays.append(new)
             at = tuple(Var(i) for i in extra)
-            indices = (*around, *extra)
             nexts.append(
-                Statement(new.name, new.name, at, indices, s.domain, "define", give, span=s.span)
-            )
-            needed = None if word is None or backs else (word, start)
-            backs.append(
-                Statement(part.name, part.array, part.subscript, indices, s.domain, "define",
-                          Read(new.name, at, part.type), start=needed, span=s.span)
+                Statement(new.name, new.name, at, kept.indices, s.domain, "define", give,
+                          tuple_of=head, span=s.span)
             )  # fmt: skip
-        body: tuple[BodyItem, ...] = (*nexts, *backs)
+            backs.append(replace(kept, value=Read(new.name, at, part.type)))
+        body: tuple[BodyItem, ...] = (*nexts, *lasts, *backs)
         for name in reversed((*common, *draft.reduced)):
             found = self._index(draft, name)
             body = (Nest(name, found.lo, found.hi, False, 1, body, span=draft.span),)

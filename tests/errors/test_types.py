@@ -61,7 +61,7 @@ REPAIRS = {
     "where_names_reduced": ("sum[k](x[k]) where k < 4", "sum[k in 0..N where k < 4](x[k])"),
     "type_of_numbers": ("t[i] = 1.0", "temp t: f32[N]\n    t[i] = 1.0"),
     "extent_circular": ("a[i] = f32(i)", "temp a: f32[N]\n    a[i] = f32(i)"),
-    "index_array": ("= i // 2", "= i64(i // 2)"),
+    "index_array": ("= i // 2", "= i32(i // 2)"),
     "constant_missing": ("stride,", "stride = 2,"),
     "constant_no_value": ("rely", "relu"),
     "scatter_define": (
