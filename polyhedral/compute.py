@@ -20,6 +20,7 @@ import islpy as isl
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import EditError, sequence
 from tdsl.polyhedral.inits import coordinate_map, with_inits
+from tdsl.polyhedral.model import nest_indices, nest_of
 from tdsl.polyhedral.program import Access, Dependence, Origin, Program, Stmt
 from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
@@ -54,29 +55,31 @@ def _with_init(program: Program, group: Iterable[str]) -> list[Stmt]:
     return [s for s in program.statements.values() if (s.init_of or s.name) in names]
 
 
-def readers_of(program: Program, array: str, group: Sequence[str]) -> list[str]:
-    """The statements outside the group that read an array, in textual order."""
+def readers_of(program: Program, arrays: Sequence[str], group: Sequence[str]) -> list[str]:
+    """The statements outside the group that read some of the arrays, in textual order."""
     return [
         s.name
         for s in program.statements.values()
-        if s.name not in group and s.init_of not in group and any(a.array == array for a in s.reads)
+        if s.name not in group
+        and s.init_of not in group
+        and any(a.array in arrays for a in s.reads)
     ]
 
 
 @bounded("what a computation is needed for")
 def compute(
-    program: Program, tree: Node, group: Sequence[str], array: str, at: tuple[str, str]
+    program: Program, tree: Node, group: Sequence[str], arrays: Sequence[str], at: tuple[str, str]
 ) -> Moved:
-    """The nest of `group`, which writes `array`, before its first reader in the body of a loop.
+    """The nest of `group`, which writes `arrays`, before its first reader in the body of a loop.
 
     Raises EditError where the tree has not the shape, or an instance has no place.
     """
     loops = path_to(tree, *at)
     inside = statements(loops[-1].body)
-    readers = [r for r in readers_of(program, array, group) if r in inside]
+    readers = [r for r in readers_of(program, arrays, group) if r in inside]
     members = _with_init(program, group)
-    needed = _needed(program, tree, members, array, readers, loops)
-    pure = all(_is_pure(program, m, array) for m in members)
+    needed = _needed(program, tree, members, arrays, readers, loops)
+    pure = all(_is_pure(program, m) for m in members)
     placed = _Places.of(members, needed, loops, pure=pure)
     made = {m.name: placed.statement(program, m) for m in members}
     merged = {name: made.get(name, s) for name, s in program.statements.items()}
@@ -91,11 +94,14 @@ def compute(
     return Moved(result, edited, again, old, aliases)
 
 
-def _is_pure(program: Program, stmt: Stmt, array: str) -> bool:
-    """Whether it may run again, or not at all: a temp's definition that keeps no state."""
+def _is_pure(program: Program, stmt: Stmt) -> bool:
+    """Whether it may run again, or not at all: a temp's definition that keeps no state, or one
+    that a `S.init` starts anew."""
+    array = stmt.write.array
+    started = f"{stmt.name}.init" in program.statements or stmt.tuple_of is not None
     own = any(a.array == array for a in stmt.reads)
-    started = stmt.op == "define" or f"{stmt.name}.init" in program.statements
-    return program.arrays[array].role == "temp" and not own and started
+    plain = stmt.op == "define" and not own
+    return program.arrays[array].role == "temp" and (plain or started)
 
 
 # ---------------------------------------------------------------- need
@@ -105,21 +111,29 @@ def _needed(
     program: Program,
     tree: Node,
     members: Sequence[Stmt],
-    array: str,
+    arrays: Sequence[str],
     readers: Sequence[str],
     loops: tuple[Loop, ...],
 ) -> dict[str, isl.Map]:
     """For each member: coordinates of the loops -> the instances whose value is read there."""
-    parts = []
+    elements: dict[str, isl.Map] = {}
     for name in readers:
         stmt = program.statements[name]
         place = coordinate_map([loop.coords[name] for loop in loops])
         place = place.intersect_domain(stmt.domain).reverse()
-        parts += [place.apply_range(a.map) for a in stmt.reads if a.array == array]
-    elements = reduce(isl.Map.union, parts).intersect_params(program.context).coalesce()
-    result = {}
+        for a in stmt.reads:
+            if a.array in arrays:
+                part = place.apply_range(a.map).intersect_params(program.context)
+                known = elements.get(a.array)
+                elements[a.array] = part if known is None else known.union(part).coalesce()
+    result: dict[str, isl.Map] = {}
+    wrote = {m.name: m.write.map.intersect_domain(m.domain).reverse() for m in members}
     for member in members:
-        needed = elements.apply_range(member.write.map.intersect_domain(member.domain).reverse())
+        if member.write.array in elements:
+            result[member.name] = elements[member.write.array].apply_range(wrote[member.name])
+    _close(program, members, result)
+    for member in members:
+        needed = result[member.name]
         around = loops_of(tree, member.init_of or member.name)
         for k, loop in enumerate(loops):
             if any(loop is mine for mine in around) and member.init_of is None:
@@ -132,6 +146,51 @@ def _needed(
                 needed = needed.intersect(same)
         result[member.name] = needed.coalesce()
     return result
+
+
+MOST_ROUNDS = 8  # of what members need of each other
+
+
+def _close(program: Program, members: Sequence[Stmt], needed: dict[str, isl.Map]) -> None:
+    """Adds the instances whose value other members read. Raises EditError."""
+    for _ in range(MOST_ROUNDS):
+        grown = False
+        for member in members:
+            more = _for_others(program, member, members, needed)
+            known = needed.get(member.name)
+            if more is not None and (known is None or not more.is_subset(known)):
+                needed[member.name] = more if known is None else known.union(more).coalesce()
+                grown = True
+        if not grown:
+            break
+    else:
+        raise EditError("what its instances need of each other has no end that is found")
+    for member in members:
+        if member.name not in needed:
+            raise EditError(f"nothing reads what {member.name} writes")
+
+
+def _for_others(
+    program: Program, member: Stmt, members: Sequence[Stmt], known: Mapping[str, isl.Map]
+) -> isl.Map | None:
+    """The instances whose value other members read, in the same iteration of their nest."""
+    if member.tuple_of is None:
+        return None
+    nests = nest_indices(program.kernel)
+    parts = []
+    for other in members:
+        for access in other.reads:
+            if access.array != member.write.array or other.name not in known:
+                continue
+            flow = access.map.apply_range(member.write.map.reverse())
+            flow = flow.intersect_range(member.domain)
+            around = nest_of(nests, member)
+            local = program.arrays[member.write.array].local
+            for index in around[: around.index(local) + 1] if local is not None else ():
+                a, b = other.indices.index(index), member.indices.index(index)
+                flow = flow.equate(IN, a, OUT, b)
+            parts.append(known[other.name].apply_range(flow))
+    return reduce(isl.Map.union, parts).coalesce() if parts else None
 
 
 @dataclass(frozen=True)
@@ -406,28 +465,28 @@ def _joined(body: Node, nest: Node, readers: Sequence[str] | None) -> Node:
 
 
 def to_front(
-    program: Program, tree: Node, group: Sequence[str], array: str, among: frozenset[str]
+    program: Program, tree: Node, group: Sequence[str], arrays: Sequence[str], among: frozenset[str]
 ) -> Node:
     """The group's nest behind the leading children of the root that hold statements of `among`,
-    but before the first of them that reads the array."""
+    but before the first of them that reads one of the arrays."""
     own = _only(tree, frozenset(group), ())
     rest = _without(tree, frozenset(group))
     assert own is not None and rest is not None
     children = list(rest.children) if isinstance(rest, Seq) else [rest]
     position = 0
     while position < len(children) and set(statements(children[position])) <= among:
-        if set(readers_of(program, array, group)) & set(statements(children[position])):
+        if set(readers_of(program, arrays, group)) & set(statements(children[position])):
             break
         position += 1
     return sequence([*children[:position], own, *children[position:]])
 
 
-def to_root(program: Program, tree: Node, group: Sequence[str], array: str) -> Node:
-    """The group's nest as a child of the root, before the first that reads the array."""
+def to_root(program: Program, tree: Node, group: Sequence[str], arrays: Sequence[str]) -> Node:
+    """The group's nest as a child of the root, before the first that reads one of the arrays."""
     own = _only(tree, frozenset(group), ())
     rest = _without(tree, frozenset(group))
     assert own is not None and rest is not None
-    return _joined(rest, own, readers_of(program, array, group))
+    return _joined(rest, own, readers_of(program, arrays, group))
 
 
 # ---------------------------------------------------------------- finish
@@ -476,12 +535,15 @@ def finish(
 
 
 def moved_dependences(
-    dependences: Iterable[Dependence], old: Mapping[str, isl.Map], program: Program, array: str
+    dependences: Iterable[Dependence],
+    old: Mapping[str, isl.Map],
+    program: Program,
+    arrays: Sequence[str],
 ) -> tuple[Dependence, ...]:
-    """The dependences for statements with new instances; those through `array` are left out."""
+    """The dependences for statements with new instances; those through `arrays` are left out."""
     result = []
     for d in dependences:
-        if d.array == array:
+        if d.array in arrays:
             continue
         map_ = d.map
         if d.source in old:

@@ -10,7 +10,7 @@ import islpy as isl
 from tdsl.diagnostics import Span
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import with_inits
-from tdsl.polyhedral.model import initial_tree, nest_indices
+from tdsl.polyhedral.model import initial_tree, nest_indices, nest_of
 from tdsl.polyhedral.order import before, paths
 from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
 from tdsl.polyhedral.tree import Node
@@ -68,7 +68,7 @@ def _inside_one(
     order: isl.Map, source: Stmt, sink: Stmt, local: str, nests: Mapping[str, tuple[str, ...]]
 ) -> isl.Map:
     """The pairs of one iteration of the loops down to the one in whose body an array is fresh."""
-    around = nests[source.init_of or source.name]
+    around = nest_of(nests, source)
     for index in around[: around.index(local) + 1]:
         mine, other = source.indices.index(index), sink.indices.index(index)
         order = order.equate(isl.dim_type.in_, mine, isl.dim_type.out, other)

@@ -54,6 +54,7 @@ class Stmt:
     origin: for one that a placement made of another (`compute`, parts of it): what its instances
     stand for; None: themselves. copies: for one that only moves elements (`pack`, `stage`): the
     array that they come from; it writes each unchanged, or the 0 of a place that nobody needs.
+    tuple_of: in the parts of a tuple reduction, the first one that keeps a value.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Stmt:
     init_of: str | None = None
     origin: Origin | None = field(default=None, compare=False)
     copies: str | None = None
+    tuple_of: str | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -14,7 +14,7 @@ from tdsl.diagnostics import BoundsError, Diagnostic, Note
 from tdsl.polyhedral.affine import Scope, pw_aff
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import with_inits
-from tdsl.polyhedral.model import initial_tree, nest_indices
+from tdsl.polyhedral.model import initial_tree, nest_indices, nest_of
 from tdsl.polyhedral.order import Path, before, paths
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.text import (
@@ -174,7 +174,7 @@ def _span_of_dimension(bad: isl.Map, position: int, point: Point) -> tuple[int, 
 def _nests(program: Program) -> dict[str, tuple[str, ...]]:
     """The `for` indices around each statement, `S.init` included."""
     nests = nest_indices(program.kernel)
-    return {s.name: nests[s.init_of or s.name] for s in program.statements.values()}
+    return {s.name: nest_of(nests, s) for s in program.statements.values()}
 
 
 def _repeated(program: Program) -> Iterator[Diagnostic]:

@@ -92,7 +92,7 @@ def inner_loops(text: str) -> tuple[InnerLoop, ...]:
 
 def _functions(rows: Sequence[str]) -> Iterator[tuple[str, int, int]]:
     """Name, first and last row of each function: from its label to its `.size`."""
-    starts = {}
+    starts: dict[str, int] = {}
     for number, row in enumerate(rows):
         if label := _LABEL.match(row):
             starts.setdefault(label[1], number)

@@ -220,6 +220,9 @@ class Statement:
     start       in the statement that keeps the result of an `argmax` or `argmin` after each term:
                 that word with its indices, and the statement that writes the value before any
                 term. There has to be a term.
+    tuple_of    in the parts of a tuple reduction: the name of the first one that keeps a value
+    starts      in one that writes a value before any term: the part that keeps it
+    over        in one that keeps a value: the indices that are reduced
     """
 
     name: str
@@ -233,6 +236,9 @@ class Statement:
     init: Const | None = None
     outer: tuple[Expr, ...] = ()
     start: tuple[str, str] | None = None
+    tuple_of: str | None = None
+    starts: str | None = None
+    over: tuple[str, ...] = ()
     span: Span | None = _span()
 
     @property

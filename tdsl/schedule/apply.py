@@ -18,6 +18,7 @@ from tdsl.polyhedral.tree import Node, statements
 from tdsl.schedule import (
     check,
     computes,
+    dots,
     fresh,
     inlines,
     marks,
@@ -34,6 +35,8 @@ from tdsl.schedule.directives import (
     Compute,
     Directive,
     Distribute,
+    Dot,
+    Expect,
     Extend,
     Factor,
     Finish,
@@ -106,13 +109,15 @@ def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Sche
     if broken := check.order(state):
         raise check.illegal(state, broken, last, None)
     for at in marks.all_marked(state):
+        if at.loop.mark == "dot":
+            dots.in_lanes(state, at, _span_of(at, spans, last))
         if broken := check.mark(state, at):
             raise check.illegal(state, broken, _span_of(at, spans, last), at.loop.notes[-1])
     state, private = fresh.placed(state)
     state, homes = stores.placed(state)
     return Scheduled(
         state.program, state.tree, state.reassociate, state.stages, state.warnings, tuple(trail),
-        state.dependences, {**private, **homes}, state.computed,
+        state.dependences, {**private, **homes}, state.computed, state.base,
     )  # fmt: skip
 
 
@@ -138,20 +143,28 @@ def apply(state: State, step: Step) -> State:
 def _stepped(state: State, step: Step) -> State:
     """One directive for each of the statements of its `on`; what they share is one thing."""
     d = step.directive
-    owners = [s for name in step.on for s in statement_names(state.program, name, d.span)]
+    owners = [owner for name in step.on for owner in _owners(state, name, d.span)]
     if not owners or isinstance(d, STARRED):
-        return _directive(state, d, tuple(owners))
+        return _directive(state, d, tuple(s for owner in owners for s in owner))
     seen: list[list[int]] = []
-    turns: list[str] = []
+    turns: list[tuple[str, ...]] = []
     for owner in owners:
         refs = [r for r in getattr(d, "loops", ()) if isinstance(r, LoopRef)]
-        key = [id(at.loop) for ref in refs for at in candidates(state, ref, (owner,))]
+        key = [id(at.loop) for ref in refs for at in candidates(state, ref, owner)]
         if not key or key not in seen:
             seen.append(key)
             turns.append(owner)
     for owner in turns:
-        state = _directive(state, d, (owner,))
+        state = _directive(state, d, owner)
     return state
+
+
+def _owners(state: State, name: str, span: Span | None) -> list[tuple[str, ...]]:
+    """The statements that a name of an `on` stands for, one by one; a tuple reduction is one."""
+    names = statement_names(state.program, name, span)
+    if state.program.statements[names[0]].tuple_of is not None:
+        return [names]
+    return [(s,) for s in names]
 
 
 def _directive(state: State, d: Directive, on: tuple[str, ...]) -> State:
@@ -197,6 +210,8 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return _ordered(parts.factor(state, d, on), d)
         case Vectorize() | Unroll() | Parallel():
             return _marked(state, d, on)
+        case Dot():
+            return dots.dot(state, d, on)
         case Reassociate():
             return _reassociated(state, d)
         case Inline():
@@ -205,6 +220,8 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return places.stage(state, d, on)
         case Store():
             return stores.store(state, d, on)
+        case Expect():
+            return state  # asked when there is assembly to look at
         case Compute():
             return computes.compute(state, d, on)
         case Finish():

@@ -23,34 +23,38 @@ def compute(state: State, d: Compute, on: Sequence[str]) -> State:
     """The nest of a producer moves to where it is needed."""
     state = based(state)
     names = statement_names(state.program, d.statement, d.span)
-    arrays = {state.program.statements[s].write.array for s in names}
-    (array,) = arrays
+    written = dict.fromkeys(state.program.statements[s].write.array for s in names)
+    arrays = tuple(a for a in written if moves.readers_of(state.program, [a], names))
+    if not arrays:
+        raise refusal(d.span, f"nothing else reads what {d.statement} computes")
     match d.at:
         case "root":
-            tree = moves.to_root(state.program, state.tree, names, array)
-            return _requested(replace(state, tree=tree), d, array, None)
+            tree = moves.to_root(state.program, state.tree, names, arrays)
+            return _requested(replace(state, tree=tree), d, arrays, None)
         case "prepare":
-            return _prepared(state, d, names, array)
+            return _prepared(state, d, names, arrays)
         case LoopRef():
-            return _at(state, d, names, array, on)
+            return _at(state, d, names, arrays, on)
         case _:
             raise refusal(d.span, f"there is no place {d.at}")
 
 
-def _requested(state: State, d: Compute, array: str, at: tuple[str, str] | None) -> State:
+def _requested(
+    state: State, d: Compute, arrays: Sequence[str], at: tuple[str, str] | None
+) -> State:
     if broken := check.order(state):
         raise check.illegal(state, broken, d.span, print_directive(d))
-    request = ComputeRequest(array, at, at, d.memory, span=d.span)
-    others = tuple(c for c in state.computed if c.array != array)
-    return replace(state, computed=(*others, request))
+    others = tuple(c for c in state.computed if c.array not in arrays)
+    made = (ComputeRequest(a, at, at, d.memory, span=d.span) for a in arrays)
+    return replace(state, computed=(*others, *made))
 
 
-def _prepared(state: State, d: Compute, names: tuple[str, ...], array: str) -> State:
+def _prepared(state: State, d: Compute, names: tuple[str, ...], arrays: Sequence[str]) -> State:
     program = state.program
     group = frozenset(s.name for s in program.statements.values() if (s.init_of or s.name) in names)
-    tree = moves.to_front(program, state.tree, names, array, program.prepared)
+    tree = moves.to_front(program, state.tree, names, arrays, program.prepared)
     program = replace(program, prepared=program.prepared | group)
-    return _requested(replace(state, program=program, tree=tree), d, array, None)
+    return _requested(replace(state, program=program, tree=tree), d, arrays, None)
 
 
 def check_prepared(state: State) -> None:
@@ -63,43 +67,53 @@ def check_prepared(state: State) -> None:
         raise refusal(span, f"this cannot be prepared: {reason}")
 
 
-def _at(state: State, d: Compute, names: tuple[str, ...], array: str, on: Sequence[str]) -> State:
+def _at(
+    state: State, d: Compute, names: tuple[str, ...], arrays: Sequence[str], on: Sequence[str]
+) -> State:
     assert isinstance(d.at, LoopRef)
     at = one(state, d.at, on)
     program = state.program
     if at.statement in names:
         raise refusal(d.span, f"{at} is a loop of {d.statement} itself")
     inside = set(statements(at.loop.body))
-    readers = moves.readers_of(program, array, names)
+    readers = moves.readers_of(program, arrays, names)
     outside = [r for r in readers if (program.statements[r].init_of or r) not in inside]
     if not readers or (outside and not set(readers) & inside):
-        raise refusal(d.span, f"nothing in {at} reads {array}")
+        raise refusal(d.span, f"nothing in {at} reads {listing(arrays)}")
     if outside:
+        verb = "reads" if len(outside) == 1 else "read"
         raise refusal(
             d.span,
-            f"{listing(outside)} {'reads' if len(outside) == 1 else 'read'} {array} outside {at}",
+            f"{listing(outside)} {verb} {listing(arrays)} outside {at}",
             help=_common(state, readers, d.statement),
         )
-    writers = moves.group_of(program, array)
-    whole = set(writers) <= set(names) | inside and program.arrays[array].role == "temp"
+    whole = [
+        a
+        for a in arrays
+        if set(moves.group_of(program, a)) <= set(names) | inside
+        and program.arrays[a].role == "temp"
+    ]
     key = (at.statement, at.name)
-    moved = moves.compute(program, state.tree, names, array, key)
+    moved = moves.compute(program, state.tree, names, arrays, key)
     hosts = (*state.hosts, (*key, print_directive(d)))
-    private = {**state.private, array: key} if whole else state.private
+    private = {**state.private, **dict.fromkeys(whole, key)}
+    touched = {program.statements[s].write.array for s in names}
     state = replace(
         state,
         program=moved.program,
         tree=moved.tree,
-        dependences=moves.moved_dependences(state.dependences, moved.old, moved.program, array),
+        dependences=moves.moved_dependences(
+            state.dependences, moved.old, moved.program, sorted(touched)
+        ),
         private=private,
         hosts=hosts,
         aliases={**state.aliases, **moved.aliases},
     )
     placed = with_inits(state.program, state.tree)
-    found = dependences.compute(state.program, placed, [array])
+    found = dependences.compute(state.program, placed, [a for a in program.arrays if a in touched])
     own = inside_homes(state, placed, found)
     state = replace(state, dependences=(*state.dependences, *own))
-    return _requested(state, d, array, key)
+    return _requested(state, d, arrays, key)
 
 
 def _common(state: State, readers: Sequence[str], name: str) -> str | None:

@@ -7,5 +7,4 @@ LATER: dict[str, str] = {
     "Prefetch": "`prefetch` asks for the lines of a later iteration and is not applied yet",
     "Stream": "`stream` writes past the caches and is not applied yet",
     "Transpose": "`transpose` turns a small copy in registers and is not applied yet",
-    "Expect": "`expect` looks at the generated assembly and is not applied yet",
 }

@@ -19,6 +19,9 @@ from tdsl.schedule.state import LoopAt, State
 def statement_names(program: Program, name: str, span: Span | None) -> tuple[str, ...]:
     """The statement of that name, or all that write the array of that name."""
     known = [s for s, stmt in program.statements.items() if stmt.init_of is None]
+    parts = tuple(s for s in known if program.statements[s].tuple_of == name)
+    if parts:
+        return parts
     if name in known:
         return (name,)
     writers = tuple(s for s in known if program.statements[s].write.array == name)

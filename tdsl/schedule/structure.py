@@ -27,7 +27,7 @@ from tdsl.schedule.later import LATER
 from tdsl.schedule.literal import integer
 from tdsl.schedule.marks import refreshed, serial
 from tdsl.schedule.places import hosted
-from tdsl.schedule.references import distinct, every, fresh, one
+from tdsl.schedule.references import candidates, distinct, every, fresh, one
 from tdsl.schedule.state import LoopAt, State
 from tdsl.syntax.print_directive import print_directive
 from tdsl.syntax.tree import Binary, Expr, Name, Number, Unary
@@ -176,8 +176,14 @@ def _together(state: State, found: Sequence[LoopAt], span: Span | None) -> None:
 
 
 def reorder(state: State, d: Reorder, on: Sequence[str]) -> State:
-    """The named loops take this order within their own places on one chain."""
-    found = distinct(state, d.loops, on)
+    """The named loops take this order within their own places on one chain.
+
+    A last name may stand for loops that are in a sequence inside all others: they stay.
+    """
+    refs = d.loops
+    while len(refs) > 1 and _all_inside(state, refs[-1], refs[:-1], on):
+        refs = refs[:-1]
+    found = distinct(state, refs, on)
     _together(state, found, d.span)
     for at in found:
         movable(state, at, d.span, "reordered")
@@ -185,6 +191,17 @@ def reorder(state: State, d: Reorder, on: Sequence[str]) -> State:
         return state
     names = [at.name for at in found]
     return replace(state, tree=edit.permute(state.tree, found[0].statement, names))
+
+
+def _all_inside(state: State, ref: LoopRef, others: Sequence[LoopRef], on: Sequence[str]) -> bool:
+    mine = candidates(state, ref, on)
+    around = [at.loop for other in others for at in candidates(state, other, on)]
+    beside = {s for loop in around for s in statements(loop)}
+    if beside <= {s for at in mine for s in statements(at.loop)}:
+        return False  # on the chain of all of them
+    return all(
+        any(loop is x for x in loops_of(state.tree, at.statement)) for at in mine for loop in around
+    )
 
 
 def collapse(state: State, d: Collapse, on: Sequence[str]) -> State:
