@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 from tdsl.codegen.module import CModule, emit_module
 from tdsl.diagnostics import Diagnostic, Error, IllegalSchedule, Note
@@ -18,7 +18,7 @@ from tdsl.polyhedral.assume import assuming, under
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.rebuild import Miscompiled
-from tdsl.runtime.interface import Argument, BuildRequest, Entry
+from tdsl.runtime.interface import Argument, BuildRequest, Entry, PreparedFunctions
 from tdsl.schedule import apply, builder
 from tdsl.schedule.choose import choose, size_lets
 from tdsl.schedule.conditions import conjuncts, size_condition
@@ -137,7 +137,9 @@ def _schedule(c: Compilation) -> Compilation:
 
 def _store(c: Compilation) -> Compilation:
     s = c.scheduled
-    stored = store(s.program, s.tree, s.stages, s.private, lanes=bool(c.options.target.widths))
+    stored = store(
+        s.program, s.tree, s.stages, s.computed, s.private, lanes=bool(c.options.target.widths)
+    )
     return replace(c, stored=stored)
 
 
@@ -210,6 +212,11 @@ PIPELINE: tuple[Pass, ...] = (
 )
 
 
+_NAMES = [name for name, _ in PIPELINE]
+ABOVE_VARIANTS = frozenset(_NAMES[: _NAMES.index("variant") + 1])
+"""Passes whose results all variants of a kernel share."""
+
+
 def run(file: surface.File, options: Options, *, until: str = "validated") -> Compilation:
     """All passes up to the one named. Raises tdsl.Error where the program is refused."""
     return _through(PIPELINE, Compilation(file, options), until)
@@ -224,7 +231,7 @@ def resume(
 ) -> Compilation:
     """The passes below the choice of a variant, for this one. What is above does not depend on the
     target or the schedule, so that one model serves all variants of a kernel."""
-    start = [name for name, _ in PIPELINE].index("assumed")
+    start = _NAMES.index("assumed")
     chosen = replace(compilation, options=options, variant=variant)
     return _through(PIPELINE[start:], chosen, until)
 
@@ -332,6 +339,7 @@ def entries(module: CModule, parts: Sequence[Compilation]) -> tuple[Entry, ...]:
             None,
             f.workspace_bytes,
             f.variant,
+            prepared=None if f.prepared is None else PreparedFunctions(*astuple(f.prepared)),
         )
         for f in module.functions
     )  # fmt: skip

@@ -13,7 +13,7 @@ from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.registers import body_at, keep_at, why_not
 from tdsl.polyhedral.stage import path_to, stage
 from tdsl.polyhedral.tree import Node
-from tdsl.schedule.state import Private, StageRequest
+from tdsl.schedule.state import ComputeRequest, Private, StageRequest
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Stored:
     program: Program
     tree: Node
     code: Code
-    kept: tuple[StageRequest, ...] = ()
+    kept: tuple[StageRequest | ComputeRequest, ...] = ()
     private: Private = field(default_factory=dict)
 
     @property
@@ -42,6 +42,7 @@ def store(
     program: Program,
     tree: Node,
     stages: tuple[StageRequest, ...],
+    computed: tuple[ComputeRequest, ...],
     private: Mapping[str, tuple[tuple[str, str], ...]],
     *,
     lanes: bool,
@@ -61,8 +62,11 @@ def store(
     code = sink(placed, lanes=True)
     for request in asked:
         code = _in_registers(program, code, request)
+    tiles = tuple(c for c in computed if c.memory == "registers")
+    for tile in tiles:
+        code = _tile(code, tile)
     if lanes:
-        return Stored(program, placed, code, asked, homes)
+        return Stored(program, placed, code, (*asked, *tiles), homes)
     return Stored(program, placed, sink(placed, lanes=False), (), homes)
 
 
@@ -83,6 +87,16 @@ def _copied(program: Program, tree: Node, request: StageRequest) -> tuple[Progra
             f"{request.array} cannot be staged at {request.loop[1]}: {error}",
             help=error.help,
         ) from None
+
+
+def _tile(code: Code, request: ComputeRequest) -> Code:
+    """A scope for a computed array that lives in no memory. That each of its elements has one
+    register for all its uses is asked when copies and lanes are written out."""
+    array, at = request.array, request.store
+    if at is None or body_at(code, at) is None:
+        where = "at root" if at is None else f"at {at[1]}, which is unrolled or vectorized"
+        raise IllegalSchedule.at(request.span, f"{array} cannot stay in registers {where}")
+    return keep_at(code, array, at, private=True)
 
 
 def _in_registers(program: Program, code: Code, request: StageRequest) -> Code:

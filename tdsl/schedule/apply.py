@@ -113,6 +113,7 @@ def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Sche
             dots.in_lanes(state, at, _span_of(at, spans, last))
         if broken := check.mark(state, at):
             raise check.illegal(state, broken, _span_of(at, spans, last), at.loop.notes[-1])
+    computes.check_prepared(state)
     state, private = fresh.placed(state)
     state, homes = stores.placed(state)
     return Scheduled(

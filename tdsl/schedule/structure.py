@@ -15,6 +15,7 @@ from tdsl.schedule.directives import (
     Collapse,
     Distribute,
     Fuse,
+    LoopRef,
     Reorder,
     Reverse,
     Shift,
