@@ -8,18 +8,18 @@ C and C_s make one group. A group is asked about as a whole.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import islpy as isl
 
 from tdsl.polyhedral.dependences import compute, relaxed
+from tdsl.polyhedral.flowmatch import Origins
 from tdsl.polyhedral.legality import check
 from tdsl.polyhedral.model import nest_indices
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.tree import Loop, Node
 
 SET, IN, OUT = isl.dim_type.set, isl.dim_type.in_, isl.dim_type.out
-INITIAL = ("in", "inout", "const", "table")  # have content before the first write
 
 
 class Elsewhere(Exception):
@@ -92,35 +92,46 @@ def accesses(stmt: Stmt, array: str) -> list[Access]:
     return [a for a in (stmt.write, *stmt.reads) if a.array == array]
 
 
-def unmoved(base: Program, final: Side, array: str) -> bool:
-    """Whether all statements that touch the array are those of the base, with the same instances
-    and elements, and its memory is what it was."""
-    if array not in base.arrays or base.arrays[array].local is not None or final.homes.get(array):
-        return False
+def unmoved(base: Program, final: Side, origins: Origins, array: str) -> dict[str, str] | None:
+    """The statements that touch an array, base -> final, where they are one to one, with the same
+    elements in each instance, and the array's memory is what it was. Else None."""
     program = final.program
+    if array not in base.arrays or base.arrays[array].local is not None or final.homes.get(array):
+        return None
     if program.arrays[array].role != base.arrays[array].role:
-        return False
-    names = dict.fromkeys((*base.statements, *program.statements))
-    return all(_same(base.statements.get(n), program.statements.get(n), array) for n in names)
+        return None
+    result: dict[str, str] = {}
+    for now in program.statements.values():
+        if accesses(now, array):
+            if now.copies is not None:
+                return None
+            was, origin = origins[now.name]
+            if was.name in result or not _same(was, now, origin, array):
+                return None
+            result[was.name] = now.name
+    touching = {s.name for s in base.statements.values() if accesses(s, array)}
+    return result if touching == result.keys() else None
 
 
-def _same(was: Stmt | None, now: Stmt | None, array: str) -> bool:
-    mine = [] if now is None else accesses(now, array)
-    others = [] if was is None else accesses(was, array)
-    if not mine and not others:
+def _same(was: Stmt, now: Stmt, origin: isl.Map, array: str) -> bool:
+    mine, others = accesses(now, array), accesses(was, array)
+    if now is was:
         return True
-    if was is None or now is None or len(mine) != len(others):
+    if len(mine) != len(others) or (now.write.array == array) != (was.write.array == array):
         return False
-    if now.origin is not None or now.copies is not None or now.op != was.op:
-        return False
-    writes = [now.write.array == array, was.write.array == array]
-    return len(set(writes)) == 1 and all(map(_equal, mine, others))
-
-
-def _equal(one: Access, other: Access) -> bool:
-    return one.map is other.map or bool(
-        one.map.has_equal_space(other.map) and one.map.is_equal(other.map)
+    whole = now.origin is None or was.domain.is_subset(origin.range())
+    return (
+        whole
+        and origin.is_injective()
+        and all(_equal(a, b, origin) for a, b in zip(mine, others, strict=True))
     )
+
+
+def _equal(now: Access, was: Access, origin: isl.Map) -> bool:
+    if now.map is was.map:
+        return True
+    there = origin.apply_range(was.map)
+    return bool(now.map.has_equal_space(there) and now.map.is_equal(there))
 
 
 def in_order(
@@ -129,14 +140,21 @@ def in_order(
     final: Program,
     final_tree: Node,
     array: str,
+    names: Mapping[str, str],
+    origins: Origins,
     reassociate: frozenset[str],
     strict_fp: bool,
 ) -> bool:
-    """Whether everything that touches an unmoved array keeps its order.
+    """Whether everything that touches an unmoved array keeps its order. names: as by `unmoved`.
 
     Then all its reads see what they saw: of any two accesses to one element, one a write, the
     first is still first, but for terms of one reduction that may change theirs. So no value flow
     has to be computed, and it does not matter which elements data decide.
     """
     found = relaxed(compute(base, base_tree, [array]), base, reassociate, strict_fp)
-    return not check(final, final_tree, found)
+    moved = []
+    for d in found:
+        source, sink = names[d.source], names[d.sink]
+        map_ = origins[source][1].apply_range(d.map).apply_range(origins[sink][1].reverse())
+        moved.append(replace(d, source=source, sink=sink, map=map_))
+    return not check(final, final_tree, moved)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-
 import islpy as isl
 
+from tdsl.polyhedral.flowgroup import Group, initial
 from tdsl.polyhedral.flowreads import Read
 from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.text import element_text, expr_text, instance_text, sizes_text
@@ -30,55 +28,30 @@ class FlowChanged(Exception):
         self.array = array
 
 
-@dataclass(frozen=True)
-class Wrong:
-    """Points of a read that do not get their value."""
-
-    read: Read
-    points: isl.Set
-
-
-@dataclass(frozen=True)
-class Sources:
-    """What a message needs to know of value flow.
-
-    seen: by memory, for each read the writes and the points that see none; due: for each read of
-    the base the last write of its element; copies: statement -> its own read.
-    """
-
-    base: Program
-    final: Program
-    origins: Mapping[str, tuple[Stmt, isl.Map]]
-    seen: Mapping[str, tuple[Mapping[str, isl.Map], isl.Set]]
-    due: Callable[[Read], Mapping[str, isl.Map]]
-    copies: Mapping[str, Read]
-
-
-def changed(sources: Sources, wrong: Wrong) -> FlowChanged:
-    """The exception for the smallest of the wrong points."""
-    read, final = wrong.read, sources.final
-    found = smallest(wrong.points, final.context)
+def changed(group: Group, read: Read, points: isl.Set) -> FlowChanged:
+    """The exception for the smallest of the points, which do not get their value."""
+    final = group.new.program
     reader = None if read.stmt is None else read.stmt.name
+    elements = group.elements(read)
+    array = next(iter(elements), None)
+    found = smallest(points, final.context)
     if found is None:
-        return FlowChanged(f"{reader} gets other values of {read.array}", reader, read.of)
-    point = _fixed(wrong.points, found.sizes, found.values)
-    got = _got(sources, read, point)
-    due = _due(sources, read, point)
+        return FlowChanged(f"{reader} gets other values of {read.array}", reader, array)
+    point = _fixed(points, found.sizes, found.values)
+    due, got = _due(group, read, point), _got(group, read, point)
     if read.stmt is None or read.at is None:
         who = f"at the end, {element_text(read.array, found.values)}"
     else:
-        element = (
-            None if read.element is None else smallest(point.apply(read.element), final.context)
-        )
-        what = read.of or read.array
-        name = what if element is None else element_text(what, element.values)
-        who = f"{_instance(read.stmt, point.apply(read.at), final)} reads {name}: it"
+        name = array or read.array
+        element = smallest(point.apply(elements[name]), final.context) if array else None
+        what = name if element is None else element_text(name, element.values)
+        who = f"{_instance(read.stmt, point.apply(read.at), final)} reads {what}: it"
     sizes = sizes_text(dict(zip(final.params, found.sizes, strict=True)))
     at = f", with {sizes}" if sizes else ""
     text = f"{who} should be {due}, and is {got}{at}"
     if got == due:
         text = f"{who} should be {due}, and is that with other terms or out of date{at}"
-    return FlowChanged(text, reader, read.of)
+    return FlowChanged(text, reader, array)
 
 
 def _fixed(points: isl.Set, sizes: tuple[int, ...], values: tuple[int, ...]) -> isl.Set:
@@ -94,36 +67,42 @@ def _instance(stmt: Stmt, points: isl.Set, program: Program) -> str:
     return stmt.name if found is None else instance_text(stmt.name, stmt.indices, found.values)
 
 
-def _due(sources: Sources, read: Read, point: isl.Set) -> str:
+def _due(group: Group, read: Read, point: isl.Set) -> str:
     if read.constant is not None:
         return expr_text(read.constant)
-    for key, pairs in sources.due(read).items():
-        there = point.apply(pairs)
-        if not there.is_empty():
-            stmt = next(s for s in sources.base.statements.values() if s.tuple_name == key)
-            return f"of {_instance(stmt, there, sources.base)}"
-    return "what was there before"
+    if read.base is not None:
+        there = point.apply(read.base.to)
+        for key, pairs in group.base(read.base.array).last.writes[read.key].items():
+            instance = there.apply(pairs)
+            if not instance.is_empty():
+                return f"of {_instance(_of(group.old.program, key), instance, group.old.program)}"
+        return "what was there before"
+    return "its last value"
 
 
-def _got(sources: Sources, read: Read, point: isl.Set) -> str:
+def _got(group: Group, read: Read, point: isl.Set) -> str:
+    final, base = group.new.program, group.old.program
+    own_reads = {stmt.name: (read, at) for read, stmt, at in group.copies}
     for _ in range(MOST_COPIES):
-        writes, _nothing = sources.seen[read.key]
-        seen = None
-        for key, pairs in writes.items():
-            there = point.apply(pairs)
-            if not there.is_empty():
-                seen = there, key
-        if seen is None:
-            initial = sources.final.arrays[read.array].role in ("in", "inout", "const", "table")
-            return "what was there before" if initial else "nothing that was written"
-        there, key = seen
-        stmt = next(s for s in sources.final.statements.values() if s.tuple_name == key)
+        seen = [
+            (k, w)
+            for k, p in group.seen[read.key][0].items()
+            if not (w := point.apply(p)).is_empty()
+        ]
+        if not seen:
+            known = initial(group.new, read.array)
+            return "what was there before" if known else "nothing that was written"
+        key, there = seen[0]
+        stmt = _of(final, key)
         if stmt.copies is None:
-            was, origin = sources.origins[stmt.name]
-            return f"of {_instance(was, there.apply(origin), sources.base)}"
-        read = sources.copies[stmt.name]
-        assert read.at is not None
-        point = there.apply(read.at.reverse())
+            was, origin = group.matched.origins[stmt.name]
+            return f"of {_instance(was, there.apply(origin), base)}"
+        read, at = own_reads[stmt.name]
+        point = there.apply(at.reverse())
         if point.is_empty():
             return f"a constant of {stmt.name}"
     return "something else"
+
+
+def _of(program: Program, tuple_name: str) -> Stmt:
+    return next(s for s in program.statements.values() if s.tuple_name == tuple_name)

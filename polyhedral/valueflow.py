@@ -25,9 +25,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import find
 from tdsl.polyhedral.flowgroup import Group
-from tdsl.polyhedral.flowparts import Elsewhere, Side, groups, in_order, unmoved
-from tdsl.polyhedral.flowreads import Reads, matched
-from tdsl.polyhedral.flowtext import FlowChanged
+from tdsl.polyhedral.flowholds import Holds
+from tdsl.polyhedral.flowmatch import matched
+from tdsl.polyhedral.flowparts import Elsewhere, Side, accesses, groups, in_order, unmoved
+from tdsl.polyhedral.flowreads import Reader
+from tdsl.polyhedral.flowterms import Terms
+from tdsl.polyhedral.flowtext import FlowChanged, changed
 from tdsl.polyhedral.lastwrites import Clock
 from tdsl.polyhedral.legality import check_once
 from tdsl.polyhedral.program import Program
@@ -60,28 +63,65 @@ def check(
     old, new = Side(base, {}), Side(final, homes)
     before, after = Clock(base, base_tree), Clock(final, final_tree)
     try:
-        reads = matched(old, before, new, after)
-        _placed(final, final_tree, reads)
+        found = matched(base, final, after)
+        _placed(final, final_tree, found.changed)
+        reader = Reader(old, before, new, after, found)
         for arrays in groups(final):
             first = next(iter(arrays))
-            if len(arrays) == 1 and unmoved(base, new, first):
+            same = unmoved(base, new, found.origins, first) if len(arrays) == 1 else None
+            if same is not None:
                 if not any(s.write.array == first for s in base.statements.values()):
                     continue
-                given = (first, reassociate, strict_fp)
-                if in_order(base, base_tree, final, final_tree, *given):
+                sides = (base, base_tree, final, final_tree)
+                if in_order(*sides, first, same, found.origins, reassociate, strict_fp):
                     continue
-            Group(old, before, new, after, arrays, reads, reassociate, strict_fp).check()
+            if len(arrays) == 1 and _data_decide(base, final, first):
+                continue
+            group = Group(old, before, new, after, arrays, found, reader.reads(arrays))
+            _through(group, Terms(group, reassociate, strict_fp))
     except (OtherValue, Elsewhere) as error:
         raise FlowChanged(str(error)) from None
+
+
+def _data_decide(base: Program, final: Program, array: str) -> bool:
+    """Whether data decide which elements of a `for` body's temp are touched, by statements that
+    no placement made. Then no write is known to be the last one; its memory was chosen for this
+    order with all dependences that it adds (`tdsl.polyhedral.fresh`), so nothing is left to show.
+    """
+    if array not in base.arrays or base.arrays[array].local is None:
+        return False
+    users = [s for s in final.statements.values() if accesses(s, array)]
+    inexact = any(not a.exact for s in users for a in accesses(s, array))
+    return inexact and all(s.origin is None and s.copies is None for s in users)
+
+
+def _through(group: Group, terms: Terms) -> None:
+    """Value flow through one group of arrays."""
+    base = group.old.program.statements.values()
+    for stmt in (*group.writers, *(s for s in base if s.write.array in group.bases)):
+        if not stmt.write.exact:
+            raise FlowChanged(f"data decide which elements {stmt.name} updates", stmt.name)
+    holds = Holds(group)
+    for read in group.reads:
+        if read.kind != "copy":
+            without = holds.without(read)
+            if not without.is_empty():
+                raise changed(group, read, without)
+        if read.base is not None:
+            other = terms.other(read, holds.wanted(read))
+            if other is not None:
+                raise changed(group, read, other)
+    for array in group.bases:
+        terms.check_order(array)
 
 
 def _homes(tree: Node, private: Mapping[str, Sequence[Named]]) -> dict[str, tuple[Loop, ...]]:
     return {array: tuple(find(tree, *at) for at in named) for array, named in private.items()}
 
 
-def _placed(final: Program, tree: Node, reads: Reads) -> None:
+def _placed(final: Program, tree: Node, names: Iterable[str]) -> None:
     """Every statement stands in the tree once, what is prepared before all else."""
-    for violation in check_once(final, tree, reads.changed):
+    for violation in check_once(final, tree, names):
         raise FlowChanged(f"{violation.source} does not run exactly once")
     if not final.prepared:
         return
