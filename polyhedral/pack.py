@@ -18,8 +18,9 @@ from functools import reduce
 
 import islpy as isl
 
-from tdsl.ir.index import add, const, maximum, sub
+from tdsl.ir.index import add, const, maximum, simplify, sub, substitute
 from tdsl.ir.kernel import (
+    INDEX,
     Array,
     Cast,
     Const,
@@ -39,7 +40,7 @@ from tdsl.polyhedral.edit import sequence
 from tdsl.polyhedral.extent import UNBOUNDED
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.indexed import indexed
-from tdsl.polyhedral.packed_reads import CannotPack, Dim, Site, keys_of, several, sites
+from tdsl.polyhedral.packed_reads import CannotPack, Dim, Seen, Site, keys_of, seen, several, sites
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.starts import Start, condition, start
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
@@ -90,6 +91,7 @@ class _Copy:
     extents: tuple[Expr, ...]
     box: isl.Set
     outside: tuple[int, ...] = ()  # for each dimension the number of those outside it
+    model: Seen | None = None  # one that says for all keys what is read
     filled: isl.Set | None = None
     starts: tuple[Start, ...] = ()
 
@@ -188,24 +190,22 @@ def _check_writers(program: Program, tree: Node, request: Request, path: Sequenc
 
 
 def _copy(program: Program, tree: Node, request: Request, path: tuple[Loop, ...]) -> _Copy:
-    found = [(s, site) for s in request.readers for site in sites(program, s, request.array)]
     names = tuple(x.name for x in path)
-    keyed = [(keys_of(program, tree, s, site, names, request.dims), site) for s, site in found]
-    elements = _union(
-        [k.intersect_domain(site.inside).reverse().apply_range(site.element) for k, site in keyed]
-    )
+    found = []
+    for s in request.readers:
+        for site in sites(program, s, request.array):
+            key = keys_of(program, tree, s, site, names, request.dims)
+            key = key.intersect_domain(site.domain).intersect_params(program.context)
+            if request.known is not None:
+                for position in _untold(program, request.known):
+                    key = key.eliminate(PARAM, position, 1)
+            found.append(seen(program, s, site, key.coalesce()))
+    elements = reduce(isl.Map.union, (x.elements for x in found)).coalesce()
     elements = elements.intersect_range(program.extents[request.array])
-    elements = elements.intersect_params(program.context).coalesce()
-    pads = _union_sets([k.intersect_domain(site.outside).range() for k, site in keyed])
-    pads = pads.intersect_params(program.context).coalesce()
-    if request.known is not None:
-        for position in _untold(program, request.known):
-            elements = elements.eliminate(PARAM, position, 1)
-            pads = pads.eliminate(PARAM, position, 1)
-        elements = elements.intersect_range(program.extents[request.array]).coalesce()
+    pads = reduce(isl.Set.union, (x.pads for x in found)).coalesce()
     if not elements.is_single_valued() or not pads.is_disjoint(elements.domain()):
         raise several(program, tree, request.array, request.readers, names, request.dims)
-    keys = elements.domain().union(pads).coalesce()
+    keys = reduce(isl.Set.union, (x.keys for x in found)).coalesce()
     depth = len(path)
     lows = tuple(
         _variable(keys.get_space(), 0).scale_val(isl.Val(0))
@@ -214,9 +214,10 @@ def _copy(program: Program, tree: Node, request: Request, path: tuple[Loop, ...]
         for d, dim in enumerate(request.dims)
     )
     draft = _Copy(
-        program, request, names, keys, elements, pads, _pad([s for _, s in found]), lows,
+        program, request, names, keys, elements, pads, _pad([x.site for x in found]), lows,
         (), keys,
         tuple(len(_outside(tree, request, d)) for d in range(len(request.dims))),
+        next((x for x in found if x.at is not None and keys.is_subset(x.keys)), None),
     )  # fmt: skip
     return _sized(draft, tree)
 
@@ -224,14 +225,6 @@ def _copy(program: Program, tree: Node, request: Request, path: tuple[Loop, ...]
 def _untold(program: Program, known: frozenset[str]) -> list[int]:
     """The positions of the sizes that a copy may not depend on."""
     return [k for k, size in enumerate(program.params) if size not in known]
-
-
-def _union(maps: Sequence[isl.Map]) -> isl.Map:
-    return reduce(isl.Map.union, maps).coalesce()
-
-
-def _union_sets(parts: Sequence[isl.Set]) -> isl.Set:
-    return reduce(isl.Set.union, parts).coalesce()
 
 
 def _pad(found: Sequence[Site]) -> Expr | None:
@@ -403,18 +396,7 @@ def _filling(copy: _Copy) -> Stmt:
     indices = (*copy.path, *request.names)
     names: list[Expr] = [Var(i) for i in indices]
     sizes: list[Expr] = [Size(s) for s in program.params]
-    at = copy.coordinates(names, sizes)
-    read = copy.elements.domain().coalesce()
-    where = isl.PwMultiAff.from_map(copy.elements).gist(read)
-    subscript = tuple(
-        from_pw_aff(where.get_at(k).coalesce(), at, sizes) for k in range(len(source.shape))
-    )
-    zero = _zero(source.type)
-    value: Expr = Read(source.name, subscript, source.type, span=source.span)
-    other: Expr = zero
-    if copy.pad is not None and copy.pad != zero:
-        other = _chosen(copy.pads, filled.subtract(read), copy.pad, zero, at, sizes)
-    value = _chosen(read, filled, value, other, at, sizes)
+    value, subscript = _value(copy, copy.coordinates(names, sizes), sizes)
     if request.type != source.type:
         value = Cast("convert", value, request.type, span=source.span)
     reads = [Access(source.name, elements.set_tuple_name(IN, tuple_name), subscript, True)]
@@ -435,6 +417,40 @@ def _filling(copy: _Copy) -> Stmt:
         request.name, tuple_name, indices, domain, write, tuple(reads), "define", value,
         copies=source.name, span=source.span,
     )  # fmt: skip
+
+
+def _value(
+    copy: _Copy, key: Sequence[Expr], sizes: Sequence[Expr]
+) -> tuple[Expr, tuple[Expr, ...]]:
+    """What Q holds at a key, and which element of A that is: as the reader says it, where the key
+    tells its indices."""
+    assert copy.filled is not None
+    source = copy.program.arrays[copy.request.array]
+    zero = _zero(source.type)
+    if copy.model is not None and copy.model.at is not None:
+        indices = {i: from_pw_aff(f, key, sizes) for i, f in copy.model.at.items()}
+        site = copy.model.site
+        spoken = site.read if copy.pads.is_empty() else site.expr
+        value = _simple(substitute(spoken, indices))
+        subscript = tuple(simplify(substitute(i, indices)) for i in site.read.indices)
+        return _chosen(copy.keys, copy.filled, value, zero, key, sizes), subscript
+    read = copy.elements.domain().coalesce()
+    where = isl.PwMultiAff.from_map(copy.elements).gist(read)
+    subscript = tuple(
+        from_pw_aff(where.get_at(k).coalesce(), key, sizes) for k in range(len(source.shape))
+    )
+    other: Expr = zero
+    if copy.pad is not None and copy.pad != zero:
+        other = _chosen(copy.pads, copy.filled.subtract(read), copy.pad, zero, key, sizes)
+    value = Read(source.name, subscript, source.type, span=source.span)
+    return _chosen(read, copy.filled, value, other, key, sizes), subscript
+
+
+def _simple(expr: Expr) -> Expr:
+    """With index expressions and conditions in normal form."""
+    if expr.type in (INDEX, BOOL) and not isinstance(expr, Read):
+        return simplify(expr)
+    return rebuilt(expr, _simple)
 
 
 def _fresh_number(program: Program) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
 import islpy as isl
 
 from tdsl.ir.index import simplify, substitute
-from tdsl.ir.kernel import Const, Expr, Read, Select, children, walk
+from tdsl.ir.kernel import Const, Expr, Read, Select, Var, children, walk
 from tdsl.polyhedral.affine import NotAffine, Scope, pw_aff, region
 from tdsl.polyhedral.model import scope_of
 from tdsl.polyhedral.program import Program
@@ -67,8 +67,8 @@ class Site:
     """One occurrence of the array in a statement's value.
 
     expr: what the copy replaces, the read or the `padded` around it; inside: the instances that
-    read an element, outside: those that take `other`, the value around the array. exact: data do
-    not decide whether it is read.
+    read an element, where `condition` holds, outside: those that take `other`, the value around
+    the array. exact: data do not decide whether it is read.
     """
 
     expr: Expr
@@ -77,7 +77,13 @@ class Site:
     inside: isl.Set
     outside: isl.Set
     element: isl.Map
+    condition: Expr | None = None
     exact: bool = True
+
+    @property
+    def domain(self) -> isl.Set:
+        """Where it happens."""
+        return self.inside.union(self.outside).coalesce()
 
 
 def sites(program: Program, name: str, array: str) -> tuple[Site, ...]:
@@ -107,7 +113,8 @@ class _Finder:
     def find(self, expr: Expr, domain: isl.Set, exact: bool) -> Iterator[Site]:
         match expr:
             case Read() if expr.array == self.array:
-                yield self._site(expr, expr, None, domain, isl.Set.empty(domain.get_space()), exact)
+                nowhere = isl.Set.empty(domain.get_space())
+                yield self._site(expr, expr, (None, None), domain, nowhere, exact)
             case Select(condition, Read() as read, other) if (
                 read.array == self.array
                 and self._is_constant(other)
@@ -115,7 +122,12 @@ class _Finder:
             ):
                 inside = region(condition, self.where).may
                 yield self._site(
-                    expr, read, other, domain.intersect(inside), domain.subtract(inside), exact
+                    expr,
+                    read,
+                    (condition, other),
+                    domain.intersect(inside),
+                    domain.subtract(inside),
+                    exact,
                 )
             case Select(condition, then, other):
                 yield from self.find(condition, domain, exact)
@@ -143,7 +155,7 @@ class _Finder:
         self,
         expr: Expr,
         read: Read,
-        other: Expr | None,
+        around: tuple[Expr | None, Expr | None],
         inside: isl.Set,
         outside: isl.Set,
         exact: bool,
@@ -159,7 +171,9 @@ class _Finder:
             element = element.flat_range_product(part.as_map())
         name = self.program.extents[self.array].get_tuple_name()
         element = element.set_tuple_name(OUT, name).coalesce()
-        return Site(expr, read, other, inside.coalesce(), outside.coalesce(), element, exact)
+        condition, other = around
+        inside, outside = inside.coalesce(), outside.coalesce()
+        return Site(expr, read, other, inside, outside, element, condition, exact)
 
 
 def keys_of(
@@ -185,6 +199,61 @@ def keys_of(
         else:
             value = pw_aff(dim.of_element(site.read.indices), where)
         result = result.flat_range_product(value.as_map())
+    return result
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A site seen from the keys: those at which it happens, the elements that it reads there and
+    the keys at which it is padded. at: the reader's indices as functions of the key, those that
+    the element depends on; None where the key does not tell each of them."""
+
+    site: Site
+    keys: isl.Set
+    elements: isl.Map
+    pads: isl.Set
+    at: Mapping[str, isl.PwAff] | None
+
+
+def seen(program: Program, name: str, site: Site, key: isl.Map) -> Seen:
+    """`key`: instance of the reader -> key, for the instances where the site happens."""
+    keys = key.range().coalesce()
+    used = {e.name for x in (*site.read.indices, site.condition) if x is not None
+            for e in walk(x) if isinstance(e, Var)}  # fmt: skip
+    at = _indices(program, name, key, keys, used)
+    if at is None:
+        back = key.reverse()
+        elements = back.intersect_range(site.inside).apply_range(site.element).coalesce()
+        pads = back.intersect_range(site.outside).domain().coalesce()
+        return Seen(site, keys, elements, pads, None)
+    where = Scope(keys.get_space(), {}, program.params, at)
+    inside = keys
+    if site.condition is not None:
+        inside = keys.intersect(region(site.condition, where).may).coalesce()
+    elements = isl.Map.from_domain(inside)
+    for index in site.read.indices:
+        elements = elements.flat_range_product(pw_aff(index, where).as_map())
+    tuple_name = program.extents[site.read.array].get_tuple_name()
+    elements = elements.set_tuple_name(OUT, tuple_name).coalesce()
+    return Seen(site, keys, elements, keys.subtract(inside).coalesce(), at)
+
+
+def _indices(
+    program: Program, name: str, key: isl.Map, keys: isl.Set, used: Collection[str]
+) -> dict[str, isl.PwAff] | None:
+    result = {}
+    indices = program.statements[name].indices
+    for k, index in enumerate(indices):
+        if index in used:
+            column = key.reverse().project_out(OUT, k + 1, len(indices) - k - 1)
+            column = column.project_out(OUT, 0, k)
+            if not column.is_single_valued():
+                return None
+            value = isl.PwMultiAff.from_map(column).gist(keys).get_at(0).coalesce()
+            pieces = value.get_pieces()
+            if len(pieces) == 1:
+                value = isl.PwAff.from_aff(pieces[0][1])
+            result[index] = value
     return result
 
 
