@@ -7,9 +7,9 @@ from tdsl.codegen.literals import literal
 from tdsl.codegen.scalar import bounds, scalar_cast
 from tdsl.codegen.text import C, call, cast
 from tdsl.codegen.unit import Unit, kept
-from tdsl.codegen.vectors import choose, compare_type, plain_op, splat
+from tdsl.codegen.vectors import choose, compare_type, plain_op, splat, vector_op
 from tdsl.ir.types import BOOL, F32, I32, TYPES, ElemType
-from tdsl.ir.vector import VType
+from tdsl.ir.vector import Const, Op, VType
 
 
 def vector_cast(unit: Unit, mode: str, arg: C, source: VType, result: VType) -> C:
@@ -136,11 +136,52 @@ def _with_floats(unit: Unit, arg: C, source: VType, result: VType) -> C:
         )
         if shifted is not None:
             return cast(unit.ctype(result), shifted)
+    if of == F32 and to.name == "bf16":
+        return _upper_halves(unit, arg, source, result)
     return _by_lane(unit, "convert", arg, source, result)
 
 
 def _fits(unit: Unit, elem: ElemType, lanes: int) -> bool:
     return unit.target.register_bytes(elem, lanes) is not None
+
+
+def _upper_halves(unit: Unit, arg: C, source: VType, result: VType) -> C:
+    """The nearest bf16, ties to even: the upper half of the bits, after half a unit is added.
+
+    x86 has an instruction that takes small numbers as 0, which bf16 can hold; it is not used.
+    """
+    name = f"tdsl_{source}_to_{result.elem}"
+    bits, ctype, x = VType(TYPES["u32"], source.lanes), unit.ctype(result), C("x")
+    upper, odd = C("upper"), C("odd")
+
+    def constant(number: int) -> C:
+        return splat(unit, literal(unit, number, bits.elem), bits)
+
+    def joined(op: str, left: C, right: C) -> C:
+        return plain_op(unit, op, [left, right], bits, bits)
+
+    def half(of: C) -> C:
+        count = Const(16, bits)
+        return vector_op(unit, Op("shr", (count, count), bits), [of, constant(16)])
+
+    rounded = half(joined("add", joined("add", C("bits"), constant(0x7FFF)), odd))
+    nan = plain_op(unit, "ne", [x, x], source, compare_type(source))
+    quiet = joined("bor", upper, constant(0x40))
+    narrow = VType(TYPES["u16"], source.lanes)
+    chosen = choose(unit, nan, quiet, C("r"), bits)
+    unit.function(
+        ctype,
+        name,
+        [f"{unit.ctype(source)} x"],
+        [
+            f"const {unit.ctype(bits)} bits = {cast(unit.ctype(bits), x).text};",
+            f"const {unit.ctype(bits)} upper = {half(C('bits')).text};",
+            f"const {unit.ctype(bits)} odd = {joined('band', upper, constant(1)).text};",
+            f"const {unit.ctype(bits)} r = {rounded.text};",
+            f"return {_between_integers(unit, 'convert', chosen, bits, narrow).text};",
+        ],
+    )
+    return call(name, arg)
 
 
 def _truncate(unit: Unit, arg: C, source: VType, result: VType) -> C:

@@ -1,0 +1,125 @@
+"""`dot`: sums of narrow products by one instruction a group, against NumPy, on every target."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tdsl
+from tdsl.targets import native, runnable, target
+
+Array = np.ndarray[Any, Any]
+LEVELS = (
+    "c", "avx2", "avx2+vnni", "avx512", "avx512+vnni", "avx512+bf16",
+    *(pytest.param(f"neon{e}", marks=pytest.mark.neon) for e in ("", "+dotprod", "+i8mm", "+bf16")),
+)  # fmt: skip
+DTYPES = {"u8": np.uint8, "i8": np.int8, "i16": np.int16, "i32": np.int32, "u32": np.uint32}
+KINDS = (
+    ("u8", "i8", "i32"), ("i8", "u8", "i32"), ("i8", "i8", "i32"), ("u8", "u8", "u32"),
+    ("i16", "i16", "i32"), ("i8", "i8", "u32"),
+)  # fmt: skip
+SIZES = tuple((7, n, k) for n in (1, 15, 16, 17, 33) for k in (0, 1, 3, 4, 5, 63, 64))
+
+PACKED = """
+kernel gemm(M, N, K) {{
+    in  A: {a}[M, K]
+    in  B: {b}[(K + {last}) // {group}, N, {group}]
+    out C: {acc}[M, N]
+
+    C[i, j] = sum[k in 0..K]({acc}(A[i, k]) * {acc}(B[k // {group}, j, k % {group}]))
+}}
+schedule gemm for any {{
+    {first}
+    split i by 3 -> io, ii tail cases
+    split j by 2 * lanes(i32) -> jo, ji tail {tail}
+    split k by {group} -> kg, kk tail mask
+    reorder io, jo, kg, ii, ji, kk
+    unroll ii
+    vectorize ji
+    dot kk
+}}
+"""
+
+
+def compiled(text: str, level: str) -> Any:
+    of = target(level)
+    if runnable(of) is not None and of.family != "neon":
+        pytest.skip(str(runnable(of)))
+    return tdsl.parse(text)["gemm"].compile(level)
+
+
+def packed(a: str, b: str, acc: str, tail: str = "mask", first: str = "") -> str:
+    group = 2 if a in ("i16", "bf16") else 4
+    return PACKED.format(a=a, b=b, acc=acc, group=group, last=group - 1, tail=tail, first=first)
+
+
+def extremes(elem: str, shape: tuple[int, ...], seed: int) -> Array:
+    """Values of which half are the least or the greatest."""
+    rng = np.random.default_rng(seed)
+    bounds = np.iinfo(DTYPES[elem])
+    drawn = rng.integers(bounds.min, bounds.max + 1, shape)
+    ends = rng.choice([bounds.min, bounds.max], shape)
+    return np.where(rng.random(shape) < 0.5, ends, drawn).astype(DTYPES[elem])
+
+
+def expected(A: Array, B: Array, k: int, acc: str) -> Array:
+    """The product modulo 2^32; rows of B lie in groups, of which the last one may be cut."""
+    groups, n, group = B.shape
+    rows = B.transpose(0, 2, 1).reshape(groups * group, n)[:k].astype(np.int64)
+    product = A.astype(np.int64) @ rows
+    return product.astype(np.uint64).astype(np.uint32).view(DTYPES[acc])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+@pytest.mark.parametrize("level", LEVELS)
+def test_integers_are_exact(level: str, kind: tuple[str, str, str]) -> None:
+    a, b, acc = kind
+    function = compiled(packed(a, b, acc), level)
+    group = 2 if a == "i16" else 4
+    sizes = SIZES[::5] if level.startswith("neon") else SIZES
+    for m, n, k in sizes:
+        A = extremes(a, (m, k), k)
+        B = extremes(b, (-(-k // group), n, group), n)  # what lies behind K is no zero
+        got = function(A=A, B=B)
+        np.testing.assert_array_equal(got, expected(A, B, k, acc), err_msg=f"{m}, {n}, {k}")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nothing_saturates(level: str) -> None:
+    """Two products of 255 and 127 are more than 16 bits hold."""
+    function = compiled(packed("u8", "i8", "i32"), level)
+    for k, value, want in ((4, 127, 129540), (4, -128, -130560), (64, 127, 2072640)):
+        A, B = np.full((1, k), 255, np.uint8), np.full((k // 4, 16, 4), value, np.int8)
+        assert function(A=A, B=B).tolist() == [[want] * 16]
+
+
+@pytest.mark.parametrize("tail", ["mask", "cases", "narrow", "peel", "guard"])
+def test_tails_of_the_lanes(tail: str) -> None:
+    function = compiled(packed("u8", "i8", "i32", tail), native().name)
+    for m, n, k in itertools.product((1, 3, 5), (1, 15, 16, 17, 33, 40), (0, 3, 4, 9)):
+        A, B = extremes("u8", (m, k), 1), extremes("i8", (-(-k // 4), n, 4), 2)
+        np.testing.assert_array_equal(function(A=A, B=B), expected(A, B, k, "i32"))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_pairs_of_bf16(level: str) -> None:
+    """Within rounding; and what lies behind K counts for nothing, not even a NaN."""
+    function = compiled(packed("bf16", "bf16", "f32", first="reassociate C"), level)
+    rng = np.random.default_rng(3)
+
+    def drawn(*shape: int) -> Array:
+        return (rng.normal(size=shape).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+    def numbers(bits: Array) -> Array:
+        return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+    for m, n, k in SIZES[:: 5 if level.startswith("neon") else 1]:
+        A, B = drawn(m, k), drawn(-(-k // 2), n, 2)
+        if k % 2:
+            B[-1, :, 1] = 0x7FC0
+        rows = B.transpose(0, 2, 1).reshape(-1, n)[:k]
+        want = numbers(A) @ numbers(rows)
+        np.testing.assert_allclose(function(A=A, B=B), want, rtol=1e-5, atol=1e-4)
