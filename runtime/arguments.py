@@ -85,10 +85,13 @@ def address(array: Array) -> int:
 
 
 class Checker:
-    """Checks the arguments of one entry."""
+    """Checks the arguments of one entry. `prepared`: those that all its calls have."""
 
-    def __init__(self, entry: Entry, plan: SizePlan) -> None:
+    def __init__(
+        self, entry: Entry, plan: SizePlan, prepared: Mapping[str, Any] | None = None
+    ) -> None:
         self.entry = entry
+        self._prepared = dict(prepared or {})
         self._plan = plan
         self._arguments = {a.name: a for a in entry.arguments}
         self._bound_sizes = dict(entry.bound)
@@ -110,7 +113,61 @@ class Checker:
                 return error
         return status_error(self.entry, status)
 
+    def prepare_refused(self, bound: Bound, status: int) -> Exception:
+        """The same for a status of `NAME_prepare`, and what `bind_const` made."""
+        if status == 2:
+            arrays = {
+                a.name: np.asarray(value, a.dtype)
+                for a, value in zip(self.entry.constants, bound.values, strict=True)
+            }
+            try:
+                self._plan.check_ranges(
+                    arrays, dict(zip(self.entry.sizes, bound.sizes, strict=True))
+                )
+            except ValueError as error:
+                return error
+        return status_error(self.entry, status)
+
     # ------------------------------------------------------------ names
+
+    def bind_const(self, keywords: Mapping[str, Any]) -> Bound:
+        """The const arguments, all by keyword, and the sizes that they tell; others are 0."""
+        name = self.entry.name
+        const = {a.name: a for a in self.entry.constants}
+        if not const:
+            raise TypeError(f"{name}: it has no const arguments, so that nothing can be prepared")
+        for given in keywords:
+            if given in self._arguments and given not in const:
+                raise TypeError(
+                    f"{name}: argument {given!r} belongs to each call; "
+                    f"prepare takes the const {_listed('argument', list(const))}"
+                )
+            if given not in const and given not in self.size_names:
+                raise self._unknown(given, (*const, *self.size_names))
+        missing = [n for n in const if keywords.get(n) is None]
+        if missing:
+            raise TypeError(f"{name}: missing {_listed('argument', missing)}")
+        sizes = {n: self._size(n, v) for n, v in keywords.items() if n not in const}
+        arrays = {n: self._value(a, keywords[n]) for n, a in const.items()}
+        found = {n: self._size(n, int(v)) for n, v in self._plan.known(arrays, sizes).items()}
+        for n, argument in const.items():
+            try:
+                shape = tuple(self._plan.shape(n, found))
+            except KeyError as size:
+                raise TypeError(
+                    f"{name}: no shape of a const argument determines the size {size.args[0]}; "
+                    f"pass it by keyword ({size.args[0]}=...)"
+                ) from None
+            if arrays[n].shape != shape:
+                raise self._wrong(n, f"shape {shape}", f"{arrays[n].shape}")
+            if argument.strided:
+                self._steps(argument, arrays[n], found)
+        return Bound(
+            tuple(passed(a, arrays[n]) for n, a in const.items()),
+            tuple(arrays[n] for n in const),
+            tuple(found.get(n, 0) for n in self.entry.sizes),
+            tuple(_free(a, arrays[n]) for n, a in const.items()),
+        )
 
     def bind(self, positional: Sequence[Any], keywords: Mapping[str, Any]) -> Bound:
         """The arguments of a call, or TypeError or ValueError."""
@@ -131,7 +188,7 @@ class Checker:
                 self._steps(argument, arrays[name], found)
         self._apart(arrays)
         return Bound(
-            tuple(_passed(a, arrays[n]) for n, a in self._arguments.items()),
+            tuple(passed(a, arrays[n]) for n, a in self._arguments.items()),
             tuple(given[n] for n in self._arguments),
             tuple(found[n] for n in self.entry.sizes),
             tuple(_free(a, arrays[n]) for n, a in self._arguments.items()),
@@ -159,7 +216,7 @@ class Checker:
         return tuple(found[n] for n in names)
 
     def _named(self, positional: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-        names = list(self._arguments)
+        names = [n for n in self._arguments if n not in self._prepared]
         if len(positional) > len(names):
             raise TypeError(
                 f"{self.entry.name}: takes {len(names)} arguments ({', '.join(names)}), "
@@ -169,10 +226,15 @@ class Checker:
         for name, value in keywords.items():
             if name in named:
                 raise TypeError(f"{self.entry.name}: argument {name!r} is given twice")
+            if name in self._prepared:
+                raise TypeError(
+                    f"{self.entry.name}: argument {name!r} was prepared; for another one call "
+                    "prepare of the kernel again"
+                )
             if name not in self._arguments and name not in self.size_names:
                 raise self._unknown(name, (*names, *self.size_names))
             named[name] = value
-        return named
+        return {**self._prepared, **named}
 
     def _unknown(self, name: str, known: Sequence[str]) -> TypeError:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
@@ -369,7 +431,7 @@ def _giver(entry: Entry) -> Callable[[Sequence[Any]], Any]:
     return lambda arguments: results(*(arguments[place] for place in places))
 
 
-def _passed(argument: Argument, array: Array) -> Any:
+def passed(argument: Argument, array: Array) -> Any:
     """What C gets: the array, or the number where it is passed by value (f16 and bf16 as bits)."""
     if not argument.by_value:
         return array

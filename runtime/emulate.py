@@ -20,7 +20,7 @@ from tdsl.diagnostics import ToolchainError, UnsupportedTarget
 from tdsl.runtime.arguments import Bound, Checker, address, bytes_of
 from tdsl.runtime.build import artifact, assembly, compile_command, link_flags
 from tdsl.runtime.harness import harness
-from tdsl.runtime.interface import Argument, BuildRequest, Entry, SizePlan
+from tdsl.runtime.interface import Argument, BuildRequest, Entry, Prepared, SizePlan
 from tdsl.runtime.process import CannotStart, Outcome, run_all
 from tdsl.runtime.toolchain import Compiler, failure, find_compiler, find_emulator, signal_name
 
@@ -70,12 +70,14 @@ class EmulatedKernel:
         *,
         schedule: Any = None,
         processor: str = "max",
+        prepared: Prepared | None = None,
     ) -> None:
         self.entry = entry
+        self._plan, self._prepared = plan, prepared
         self.program = program
         self.schedule = schedule
         self.processor = processor
-        self._checker = Checker(entry, plan)
+        self._checker = Checker(entry, plan, None if prepared is None else prepared.arguments)
 
     @property
     def name(self) -> str:
@@ -115,24 +117,52 @@ class EmulatedKernel:
             return ""
         return self._run("variant", _numbers(values)).decode()
 
+    def prepared_bytes(self, *sizes: int, **named: int) -> int:
+        """Bytes that `prepare` fills for these sizes; only those of const arguments matter."""
+        values = self._checker.sizes(sizes, named)
+        if self.entry.prepared is None:
+            return 0
+        return int(struct.unpack("<q", self._run("prepared_bytes", _numbers(values)))[0])
+
+    def prepare(self, **constants: Any) -> EmulatedKernel:
+        """The kernel with its const arguments bound; see `CompiledKernel.prepare`."""
+        bound = self._checker.bind_const(constants)
+        answer = self._run("prepare", self._input(bound, self.entry.constants))
+        status = struct.unpack_from("<q", answer)[0]
+        if status:
+            raise self._checker.prepare_refused(bound, status)
+        names = (a.name for a in self.entry.constants)
+        arguments = dict(zip(names, bound.given, strict=True))
+        made = Prepared(arguments, np.frombuffer(answer, np.uint8, offset=8))
+        return EmulatedKernel(
+            self.entry,
+            self._plan,
+            self.program,
+            schedule=self.schedule,
+            processor=self.processor,
+            prepared=made,
+        )
+
     def __repr__(self) -> str:
         names = ", ".join(a.name for a in self.entry.arguments)
         return f"<emulated kernel {self.name}({names}) for {self.program.request.machine}>"
 
     def __call__(self, *positional: Any, **keywords: Any) -> Any:
         bound = self._checker.bind(positional, keywords)
-        answer = self._run("call", self._input(bound))
+        data, mode = self._input(bound, self.entry.arguments), "call"
+        if self._prepared is not None:
+            made, mode = self._prepared.buffer.tobytes(), "run_prepared"
+            data += _numbers((len(made),)) + made
+        answer = self._run(mode, data)
         status = struct.unpack_from("<q", answer)[0]
         if status:
             raise self._checker.refused(bound, status)
         self._take(bound, answer[8:])
         return self._checker.give(bound.given)
 
-    def _input(self, bound: Bound) -> bytes:
+    def _input(self, bound: Bound, arguments: Sequence[Argument]) -> bytes:
         parts = [_numbers(bound.sizes)]
-        for argument, value, free in zip(
-            self.entry.arguments, bound.values, bound.free, strict=True
-        ):
+        for argument, value, free in zip(arguments, bound.values, bound.free, strict=True):
             if argument.strided:
                 memory, view, start = _strided(argument, value)
                 view[...] = value

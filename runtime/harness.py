@@ -6,7 +6,9 @@ INPUT holds the sizes as int64, then for each argument its length in bytes as in
 before those of an argument with strides, how many bytes lie below its first element, and behind
 them its free strides, as int64.
 The mode "call" writes the status as int64 and, where it is 0, the bytes of each argument that is
-written; "workspace" writes a number of bytes as int64, "variant" a name.
+written; "workspace" and "prepared_bytes" write a number of bytes as int64, "variant" a name.
+"prepare" takes the const arguments alone and writes what it prepared; "run_prepared" is "call" with
+that behind the arguments.
 
 Every array ends at a page that may not be touched, as far as its alignment allows: what reads or
 writes too far ends by SIGSEGV.
@@ -120,16 +122,13 @@ def _indented(text: str) -> list[str]:
 
 def _function(number: int, entry: Entry) -> str:
     sizes = [f"n{place}" for place in range(len(entry.sizes))]
+    prepared = entry.prepared
     lines = [f"static void run_{number}(const char *mode) {{"]
     lines += [f"  int64_t {size} = read_number();" for size in sizes]
     if entry.workspace is not None:
-        lines += [
-            '  if (!strcmp(mode, "workspace")) {',
-            f"    int64_t bytes = (int64_t){entry.workspace}({', '.join(sizes)});",
-            "    write_bytes(&bytes, sizeof bytes);",
-            "    return;",
-            "  }",
-        ]
+        lines += _number("workspace", entry.workspace, sizes)
+    if prepared is not None:
+        lines += _number("prepared_bytes", prepared.bytes, sizes)
     if entry.variant is not None:
         lines += [
             '  if (!strcmp(mode, "variant")) {',
@@ -138,30 +137,75 @@ def _function(number: int, entry: Entry) -> str:
             "    return;",
             "  }",
         ]
-    lines.append('  need(!strcmp(mode, "call"), "there is no such mode");')
+    if prepared is not None:
+        lines += _prepare(entry, sizes)
+    run = ' || !strcmp(mode, "run_prepared")' if prepared is not None else ""
+    lines.append(f'  need(!strcmp(mode, "call"){run}, "there is no such mode");')
     passed = list(sizes)
     for place, argument in enumerate(entry.arguments):
         lines += _read(place, argument)
-        if argument.strided:
-            passed.append(f"(void *)(a{place} + b{place})")
-            passed += [f"s{place}_{n}" for n in range(len(argument.free))]
-        else:
-            passed.append(f"*a{place}" if argument.by_value else f"a{place}")
+        passed += _passed(place, argument)
     scratch = "0"
     if entry.workspace is not None:
         lines.append(f"  int64_t scratch = (int64_t){entry.workspace}({', '.join(sizes)});")
         scratch = "scratch ? guarded(scratch, 64) : 0"
-    lines += [
-        f"  int64_t status = {entry.symbol}({', '.join([*passed, scratch])});",
-        "  write_bytes(&status, sizeof status);",
-        "  if (status) return;",
-    ]
+    call = f"{entry.symbol}({', '.join([*passed, scratch])})"
+    if prepared is None:
+        lines.append(f"  int64_t status = {call};")
+    else:
+        lines += [
+            "  int64_t status;",
+            '  if (!strcmp(mode, "call")) {',
+            f"    status = {call};",
+            "  } else {",
+            "    int64_t count;",
+            "    const void *made = read_array(&count, 64);",
+            f"    status = {prepared.run}({', '.join([*passed, 'made', scratch])});",
+            "  }",
+        ]
+    lines += ["  write_bytes(&status, sizeof status);", "  if (status) return;"]
     lines += [
         f"  write_bytes(a{place}, c{place});"
         for place, argument in enumerate(entry.arguments)
         if argument.is_written
     ]
     return "\n".join([*lines, "}"])
+
+
+def _number(mode: str, function: str, sizes: Sequence[str]) -> list[str]:
+    return [
+        f'  if (!strcmp(mode, "{mode}")) {{',
+        f"    int64_t bytes = (int64_t){function}({', '.join(sizes)});",
+        "    write_bytes(&bytes, sizeof bytes);",
+        "    return;",
+        "  }",
+    ]
+
+
+def _prepare(entry: Entry, sizes: Sequence[str]) -> list[str]:
+    assert entry.prepared is not None
+    lines = ['  if (!strcmp(mode, "prepare")) {']
+    passed = list(sizes)
+    for place, argument in enumerate(entry.constants):
+        lines += [f"  {line}" for line in _read(place, argument)]
+        passed += _passed(place, argument)
+    return [
+        *lines,
+        f"    int64_t bytes = (int64_t){entry.prepared.bytes}({', '.join(sizes)});",
+        "    void *made = guarded(bytes, 64);",
+        f"    int64_t status = {entry.prepared.prepare}({', '.join([*passed, 'made'])});",
+        "    write_bytes(&status, sizeof status);",
+        "    if (!status) write_bytes(made, bytes);",
+        "    return;",
+        "  }",
+    ]
+
+
+def _passed(place: int, argument: Argument) -> list[str]:
+    if argument.strided:
+        strides = [f"s{place}_{n}" for n in range(len(argument.free))]
+        return [f"(void *)(a{place} + b{place})", *strides]
+    return [f"*a{place}" if argument.by_value else f"a{place}"]
 
 
 def _read(place: int, argument: Argument) -> list[str]:

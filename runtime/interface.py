@@ -52,6 +52,24 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class PreparedFunctions:
+    """Names of `size_t bytes(sizes...)`, `int prepare(sizes..., const arguments..., void
+    *prepared)` and `int run(sizes..., arguments..., const void *prepared, void *workspace)`."""
+
+    bytes: str
+    prepare: str
+    run: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a kernel was prepared with: its const arguments by name, and what was made of them."""
+
+    arguments: Mapping[str, Any]
+    buffer: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
 class Entry:
     """A C function `int symbol(int64_t sizes..., arguments..., void *workspace)`.
 
@@ -59,7 +77,8 @@ class Entry:
     `bound` those that were substituted. `results` is the order of what a call returns; None
     means the outputs as declared, or the inout arguments where there is no output.
     The function refuses sizes, assumptions, addresses and overlap by itself (statuses 1 to 4).
-    `workspace` and `variant` name `size_t f(sizes...)` and `const char *f(sizes...)`.
+    `workspace` and `variant` name `size_t f(sizes...)` and `const char *f(sizes...)`; `prepared`
+    is there where an argument is const.
     """
 
     name: str
@@ -71,6 +90,12 @@ class Entry:
     workspace: str | None = None
     variant: str | None = None
     assumptions: tuple[str, ...] = ()
+    prepared: PreparedFunctions | None = None
+
+    @property
+    def constants(self) -> tuple[Argument, ...]:
+        """The const arguments, in order."""
+        return tuple(a for a in self.arguments if a.role == "const")
 
     @property
     def strided(self) -> bool:
@@ -100,8 +125,13 @@ class SizePlan(Protocol):
         where an entry has strided arguments, nothing is remembered.
         """
 
+    def known(
+        self, arrays: Mapping[str, np.ndarray[Any, Any]], given: Mapping[str, int]
+    ) -> Mapping[str, int]:
+        """The sizes that some of the arguments determine, and those given."""
+
     def shape(self, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape of an array argument."""
+        """The shape of an array argument. Raises KeyError for a size that is not there."""
 
     def strides(self, name: str, sizes: Mapping[str, int]) -> tuple[int | None, ...] | None:
         """The strides of an array argument in elements, None for one that the caller chooses;

@@ -34,10 +34,12 @@ class Slot(NamedTuple):
 
     name: str
     dtype: np.dtype[Any] | None  # None for a number by value
-    number: type | None  # the Python type of a number by value
+    numbers: tuple[type, ...]  # the types of a number by value that C takes as they are
     pointer: Any  # the C type of the pointer
     written: bool
     made: bool  # the caller may leave it out
+    is_given: bool = False  # by `prepare`, for all calls
+    value: Any = None  # what C gets then
 
 
 class Known(NamedTuple):
@@ -60,6 +62,7 @@ class Surroundings:
     remembered: Callable[[Any], Known | None]
     full: Callable[..., Any]  # (kernel, positional, keywords) -> what the call returns
     give: Callable[[Any], Any]  # the arguments in order -> what the call returns
+    extra: tuple[Any, ...] = ()  # what C gets between the arguments and the workspace
     before: Callable[[], None] | None = None  # called before the C function
     fixed: Known | None = None  # where all sizes are bound, every call is known beforehand
 
@@ -73,7 +76,7 @@ def remembered_key(
     """
     key: list[Any] = []
     for slot in slots:
-        if slot.dtype is not None:
+        if slot.dtype is not None and not slot.is_given:
             value = values.get(slot.name)
             if value is not None and type(value) is not np.ndarray:
                 return None
@@ -87,7 +90,7 @@ def quick_call(entry: Entry, slots: tuple[Slot, ...], around: Surroundings) -> C
     def only_sizes(others: Mapping[str, Any]) -> bool:
         return all(type(v) is int and n in around.size_names for n, v in others.items())
 
-    names = [slot.name for slot in slots]
+    names = [slot.name for slot in slots if not slot.is_given]
     if any(keyword.iskeyword(n) or not n.isidentifier() or n.startswith("_") for n in names):
 
         def call(_self: Any, /, *positional: Any, **keywords: Any) -> Any:
@@ -112,11 +115,13 @@ def quick_call(entry: Entry, slots: tuple[Slot, ...], around: Surroundings) -> C
     }
     for number, slot in enumerate(slots):
         place[f"_dtype{number}"] = slot.dtype
-        place[f"_number{number}"] = slot.number
+        place[f"_numbers{number}"] = slot.numbers
+        place[f"_given{number}"] = slot.value
         place[f"_pointer{number}"] = slot.pointer
         if around.fixed is not None:
             place[f"_shape{number}"] = around.fixed.shapes[number]
             place["_bytes"] = around.fixed.workspace
+    place.update((f"_extra{number}", value) for number, value in enumerate(around.extra))
     text = _text(entry, slots, around)
     exec(compile(text, f"<call of {entry.name}>", "exec"), place)
     made: Callable[..., Any] = place["_call"]
@@ -130,8 +135,11 @@ def _text(entry: Entry, slots: tuple[Slot, ...], around: Surroundings) -> str:
     key, passed, make = [], [], []
     for number, slot in enumerate(slots):
         name = slot.name
+        if slot.is_given:
+            passed.append(f"_given{number}")
+            continue
         if slot.dtype is None:
-            tests.append(f"_type({name}) is _number{number}")
+            tests.append(f"_type({name}) in _numbers{number}")
             passed.append(name)
             continue
         test = f"_type({name}) is _ndarray and {name}.dtype is _dtype{number}"
@@ -149,9 +157,12 @@ def _text(entry: Entry, slots: tuple[Slot, ...], around: Surroundings) -> str:
     if entry.workspace is not None and (around.fixed is None or around.fixed.workspace):
         scratch = "_workspace(_bytes) if _bytes else _null"
     shapes = _tuple([f"_shape{number}" for number in range(len(slots))])
-    arguments = _tuple([slot.name for slot in slots])
-    result = entry.returned[0] if len(entry.returned) == 1 else f"_give({arguments})"
-    optional = "".join(f"{slot.name}=None, " for slot in slots)
+    arguments = _tuple([slot.name for slot in slots if not slot.is_given])
+    # What is given is never returned.
+    every = _tuple(["None" if slot.is_given else slot.name for slot in slots])
+    result = entry.returned[0] if len(entry.returned) == 1 else f"_give({every})"
+    optional = "".join(f"{slot.name}=None, " for slot in slots if not slot.is_given)
+    passed += [f"_extra{number}" for number in range(len(around.extra))]
     run = [
         "try:",
         *(f"    {line}" for line in make),

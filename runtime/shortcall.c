@@ -1,6 +1,6 @@
 /*
  * Calls a kernel with NumPy arrays, without Python in between: `ShortCall(slow, function, array,
- * arguments, result)` is called like `slow`, and calls the C function `function` itself where the
+ * arguments, result, words)` is called like `slow`, and calls the C function `function` itself where the
  * arguments are like those that `remember(sizes, shapes)` told of: exactly of the type `array`,
  * of the same formats and shapes, contiguous, writable where they are written. Everything else
  * goes to `slow`, before anything has been done or where the function refused (status not 0).
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define MOST_WORDS 8 /* parameters of a function: sizes, arrays, the workspace */
+#define MOST_WORDS 12 /* parameters of a function: sizes, arrays, the workspace */
 #define MOST_DIMENSIONS 8
 #define MOST_FORMAT 8
 
@@ -30,6 +30,9 @@ typedef struct {
     PyTypeObject *array;
     void *function;
     int arguments, result;
+    int words; /* parameters behind the sizes: of each whether it is an argument, else its value */
+    int open[MOST_WORDS];
+    int64_t word[MOST_WORDS];
     int known, sizes;
     int64_t size[MOST_WORDS];
     Argument argument[MOST_WORDS];
@@ -48,6 +51,14 @@ static int invoke(void *function, const int64_t *w, int words)
     case 6: return TYPE(W, W, W, W, W, W)(w[0], w[1], w[2], w[3], w[4], w[5]);
     case 7: return TYPE(W, W, W, W, W, W, W)(w[0], w[1], w[2], w[3], w[4], w[5], w[6]);
     case 8: return TYPE(W, W, W, W, W, W, W, W)(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]);
+    case 9: return TYPE(W, W, W, W, W, W, W, W, W)(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7],
+                                                   w[8]);
+    case 10: return TYPE(W, W, W, W, W, W, W, W, W, W)(w[0], w[1], w[2], w[3], w[4], w[5], w[6],
+                                                       w[7], w[8], w[9]);
+    case 11: return TYPE(W, W, W, W, W, W, W, W, W, W, W)(w[0], w[1], w[2], w[3], w[4], w[5], w[6],
+                                                          w[7], w[8], w[9], w[10]);
+    case 12: return TYPE(W, W, W, W, W, W, W, W, W, W, W, W)(w[0], w[1], w[2], w[3], w[4], w[5],
+                                                             w[6], w[7], w[8], w[9], w[10], w[11]);
     default: return -1;
     }
 }
@@ -94,7 +105,11 @@ static PyObject *call(PyObject *object, PyObject *const *given, size_t number, P
         int good = 1;
         for (; used < self->sizes; used++)
             words[used] = self->size[used];
-        while (good && held < self->arguments) {
+        for (int place = 0; good && place < self->words; place++) {
+            if (!self->open[place]) {
+                words[used++] = self->word[place];
+                continue;
+            }
             const Argument *argument = &self->argument[held];
             int wanted = PyBUF_ND | PyBUF_FORMAT | (argument->written ? PyBUF_WRITABLE : 0);
             good = Py_TYPE(arranged[held]) == self->array;
@@ -109,7 +124,6 @@ static PyObject *call(PyObject *object, PyObject *const *given, size_t number, P
         }
         if (good) {
             void *function = self->function;
-            words[used++] = 0; /* no workspace */
             Py_BEGIN_ALLOW_THREADS
             status = invoke(function, words, used);
             Py_END_ALLOW_THREADS
@@ -133,7 +147,7 @@ static PyObject *remember(PyObject *object, PyObject *arguments)
         return NULL;
     self->known = 0;
     self->sizes = (int)PyTuple_GET_SIZE(sizes);
-    if (self->sizes + self->arguments + 1 > MOST_WORDS
+    if (self->sizes + self->words > MOST_WORDS
         || PyTuple_GET_SIZE(shapes) != self->arguments)
         return PyErr_Format(PyExc_ValueError, "too many sizes, or too few shapes");
     for (int i = 0; i < self->sizes; i++)
@@ -180,18 +194,20 @@ static void destroy(PyObject *object)
     Py_TYPE(object)->tp_free(object);
 }
 
-/* ShortCall(slow, function, array, ((name, format, written), ...), result) */
+/* ShortCall(slow, function, array, ((name, format, written), ...), result, (None or value, ...)):
+   the last one tells what each parameter behind the sizes is, the next argument or always this. */
 static PyObject *make(PyTypeObject *type, PyObject *positional, PyObject *named)
 {
-    PyObject *slow, *array, *arguments;
+    PyObject *slow, *array, *arguments, *words;
     unsigned long long function;
     int result;
     (void)named;
-    if (!PyArg_ParseTuple(positional, "OKO!O!i", &slow, &function, &PyType_Type, &array,
-                          &PyTuple_Type, &arguments, &result))
+    if (!PyArg_ParseTuple(positional, "OKO!O!iO!", &slow, &function, &PyType_Type, &array,
+                          &PyTuple_Type, &arguments, &result, &PyTuple_Type, &words))
         return NULL;
     Py_ssize_t number = PyTuple_GET_SIZE(arguments);
-    if (number + 1 > MOST_WORDS || result < 0 || result >= number)
+    if (PyTuple_GET_SIZE(words) > MOST_WORDS || number > PyTuple_GET_SIZE(words) || result < 0
+        || result >= number)
         return PyErr_Format(PyExc_ValueError, "too many arguments, or no such result");
     ShortCall *self = (ShortCall *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -216,6 +232,15 @@ static PyObject *make(PyTypeObject *type, PyObject *positional, PyObject *named)
         argument->written = written;
         strcpy(argument->format, format);
     }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(words) && !PyErr_Occurred(); i++) {
+        PyObject *word = PyTuple_GET_ITEM(words, i);
+        self->open[i] = word == Py_None;
+        self->word[i] = self->open[i] ? 0 : (int64_t)PyLong_AsUnsignedLongLong(word);
+        number -= self->open[i];
+        self->words++;
+    }
+    if (number != 0 && !PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "not one parameter for each argument");
     if (PyErr_Occurred()) {
         Py_DECREF(self);
         return NULL;

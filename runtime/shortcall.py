@@ -24,16 +24,23 @@ from tdsl.runtime.toolchain import find_compiler
 
 MODULE = "_tdsl_shortcall"
 SOURCE = Path(__file__).with_name("shortcall.c")
-MOST_WORDS = 8  # MOST_WORDS, MOST_DIMENSIONS of the C file
+MOST_WORDS = 12  # MOST_WORDS, MOST_DIMENSIONS of the C file
 MOST_DIMENSIONS = 8
 
 
 def short_call(
-    kernel: Any, slow: Callable[..., Any], entry: Entry, library: Library, slots: Sequence[Slot]
+    kernel: Any,
+    slow: Callable[..., Any],
+    symbol: str,
+    library: Library,
+    slots: Sequence[Slot],
+    extra: Sequence[Any] = (),
 ) -> Any | None:
     """A callable in front of `slow`, the kernel's own `__call__`; None for kernels that it does not
     serve: with numbers by value, scratch memory in every call, threads, or several results."""
-    words = len(entry.sizes) + len(slots) + 1
+    entry: Entry = kernel.entry
+    open_ = [slot for slot in slots if not slot.is_given]
+    words = len(entry.sizes) + len(slots) + len(extra) + 1
     plain = len(entry.returned) == 1 and all(slot.dtype is not None for slot in slots)
     small = words <= MOST_WORDS and all(a.rank <= MOST_DIMENSIONS for a in entry.arguments)
     if not plain or not small or library.request.openmp:
@@ -41,14 +48,19 @@ def short_call(
     built = _module()
     if built is None:
         return None
-    pointer = library.ffi.addressof(library.lib, entry.symbol)
-    place = [slot.name for slot in slots].index(entry.returned[0])
+
+    def address(pointer: Any) -> int:
+        return int(library.ffi.cast("uintptr_t", pointer))
+
+    place = [slot.name for slot in open_].index(entry.returned[0])
+    given = [address(slot.value) if slot.is_given else None for slot in slots]
     return built.ShortCall(
         MethodType(slow, kernel),
-        int(library.ffi.cast("uintptr_t", pointer)),
+        address(library.ffi.addressof(library.lib, symbol)),
         np.ndarray,
-        tuple((sys.intern(s.name), _format(s.dtype), s.written) for s in slots),
+        tuple((sys.intern(s.name), _format(s.dtype), s.written) for s in open_),
         place,
+        (*given, *map(address, extra), 0),  # no workspace
     )
 
 

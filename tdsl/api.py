@@ -21,7 +21,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from tdsl import driver
-from tdsl.built import Built, DispatchingKernel, build, messages, plain_entry
+from tdsl.built import Built, build, messages, plain_entry
 from tdsl.checking import check_items, kernel_warnings
 from tdsl.diagnostics import Diagnostic, ParseError, render
 from tdsl.ir.arguments import ArgumentPlan
@@ -210,13 +210,14 @@ class Kernel:
         schedule: str | Schedule | None = None,
         strict_fp: bool = False,
         knobs: Mapping[str, int] | None = None,
-    ) -> Built | DispatchingKernel:
+    ) -> Built:
         """Compile, and load where this machine or an emulator can run it.
 
         target: "native" unless `schedule` was made for another. sizes: those that are bound.
         schedule: the name of a variant, or one made by methods, whose sizes, constants and knobs
         then count where none are given here; None takes the first variant whose target and
-        condition hold, at each call where a condition asks about sizes that are not bound.
+        condition hold. Where conditions ask about sizes that are not bound, all these variants
+        are compiled into one function, which picks at each call.
         """
         sizes, constants, knobs = _sizes(sizes), dict(constants or {}), dict(knobs or {})
         if isinstance(schedule, Schedule):
@@ -234,13 +235,10 @@ class Kernel:
         front = driver.run(self.module.file, options, until="variant")
         for message in (*kernel_warnings(front), *messages(front)):
             _warn(message)
-        name = module_name(self.module.name)
-        if front.undecided:
-            return DispatchingKernel(front, name, _warn)
-        made = driver.resume(front, options, front.variant)
-        for message in made.scheduled.warnings:
+        parts = driver.complete(front)
+        for message in dict.fromkeys(m for part in parts for m in part.scheduled.warnings):
             _warn(message)
-        return build(made, name)
+        return build(parts, module_name(self.module.name))
 
 
 def _sizes(given: Mapping[str, int] | None) -> dict[str, int]:

@@ -169,8 +169,10 @@ class EntryPrinter:
         lines = [*wrap(f"    switch ({self._chosen()}) {{")]
         for number, part in enumerate(parts):
             case = "default" if number == len(parts) - 1 else f"case {number}"
-            end = [] if ends else ["        break;"]
-            lines += [f"    {case}: {{", *indented(part), *end, "    }"]
+            body = indented(part) if ends else [*indented(part), "        break;"]
+            declares = len(body) > 2
+            lines += [f"    {case}: {{" if declares else f"    {case}:", *body]
+            lines += ["    }"] if declares else []
         return [*lines, "    }"]
 
     # ------------------------------------------------------------ beside the entry

@@ -95,7 +95,7 @@ class PreparePrinter:
                 part.append(f"    {at}[{self.layout.place(number, buffer)}] = {total};")
                 part.append(f"    {total} += {bytes_};")
             lines += self._where_reached(number, part)
-        return [*lines, f"    return {total};", "}", ""]
+        return [*lines, f"    return {total};", "}"]
 
     def _where_reached(self, number: int, lines: list[str]) -> list[str]:
         condition = self.layout.reached[number]

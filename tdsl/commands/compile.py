@@ -41,11 +41,11 @@ def command(
     parts = compiled(asked)
     for part in parts:
         warn(part)
-    module = driver.emit(asked.module, parts, prefix=prefix)
+    module = driver.emit(asked.module, [v for part in parts for v in part], prefix=prefix)
     with console.progress(f"compiling the C of {asked.name}"):
         paths = emit(driver.build_request(module, asked.target), destination, wanted)
     for part in parts:
-        click.echo(f"{part.kernel.name}: {described(part)}, for {asked.target.name}")
+        click.echo(f"{part[0].kernel.name}: {described(part)}, for {asked.target.name}")
     for path in paths:
         click.echo(f"wrote {path}")
 

@@ -14,7 +14,7 @@ from tdsl import driver
 from tdsl.built import messages
 from tdsl.checking import check_items, kernel_warnings
 from tdsl.commands import console
-from tdsl.diagnostics import Diagnostic, Error, Note, ParseError, UnsupportedTarget
+from tdsl.diagnostics import Error, ParseError, UnsupportedTarget
 from tdsl.schedule.choose import variants
 from tdsl.source import module_name, read_source
 from tdsl.syntax import tree
@@ -214,14 +214,18 @@ def _check_constants(file: tree.File, kernel: tree.Kernel, values: Mapping[str, 
 # ---------------------------------------------------------------- compiling
 
 
-def compiled(asked: Request, *, until: str = "validated") -> list[driver.Compilation]:
+Variants = tuple[driver.Compilation, ...]
+"""One kernel, compiled: the variants that the sizes of a call choose from, in their order."""
+
+
+def compiled(asked: Request, *, until: str = "validated") -> list[Variants]:
     """All kernels of a request; what is wrong with any of them is told together."""
-    parts: list[driver.Compilation] = []
+    parts: list[Variants] = []
     errors: list[Error] = []
     with console.progress(f"compiling {asked.name}"):
         for options in asked.options:
             try:
-                parts.append(driver.run(asked.file, options, until=until))
+                parts.append(_compiled(asked, options, until))
             except Error as error:
                 errors.append(error)
     if errors:
@@ -229,28 +233,27 @@ def compiled(asked: Request, *, until: str = "validated") -> list[driver.Compila
     return parts
 
 
-def warn(part: driver.Compilation) -> None:
-    """The warnings of a kernel that was compiled, and what becomes of variants that wait."""
-    console.show(kernel_warnings(part))
-    if not part.undecided:
-        console.show(messages(part))
-        return
-    console.show(part.warnings)
-    names = ", ".join(s.variant or s.kernel for s in part.undecided)
-    console.show(
-        [
-            Diagnostic(
-                f"{part.kernel.name}: the C runs {described(part)} for all sizes",
-                None,
-                "schedule",
-                (Note(f"whether {names} holds depends on sizes that are not bound"),),
-                "bind them with --size, or name one with --schedule; in Python each call chooses",
-                severity="warning",
-            )
-        ]
-    )
+def _compiled(asked: Request, options: driver.Options, until: str) -> Variants:
+    if until in driver.ABOVE_VARIANTS:
+        return (driver.run(asked.file, options, until=until),)
+    return driver.complete(driver.run(asked.file, options, until="variant"), until=until)
 
 
-def described(part: driver.Compilation) -> str:
+def warn(parts: Variants) -> None:
+    """The warnings of a kernel that was compiled."""
+    told = [d for part in parts for d in part.warnings]
+    console.show((*kernel_warnings(parts[-1]), *dict.fromkeys((*told, *messages(parts[-1])))))
+
+
+def described(parts: Variants) -> str:
     """`schedule tiled`, or the program's own order."""
-    return f"schedule {part.label}" if part.label else "the program's own order"
+    if len(parts) == 1:
+        return _described(parts[0].label)
+    *first, last = (part.label for part in parts)
+    names = [*first, last] if last else first
+    own = "" if last else ", or the program's own order"
+    return f"schedules {', '.join(names)}{own}, by the sizes of a call"
+
+
+def _described(label: str) -> str:
+    return f"schedule {label}" if label else "the program's own order"

@@ -153,7 +153,7 @@ def _built(asked: Request, front: driver.Compilation, sizes: dict[str, int]) -> 
         made = driver.resume(front, options, choice.schedule)
         told = replace(made, warnings=(*choice.warnings, *made.warnings))
         console.show((*kernel_warnings(made), *messages(told)))
-        return build(made, asked.module)
+        return build([made], asked.module)
 
 
 def _name(options: driver.Options) -> str | None:

@@ -8,7 +8,7 @@ import click
 
 from tdsl import driver
 from tdsl.commands import console
-from tdsl.commands.options import Request, WrongUse, compiled, request, shared, warn
+from tdsl.commands.options import Request, Variants, WrongUse, compiled, request, shared, warn
 from tdsl.ir.print_loops import print_loops
 from tdsl.ir.print_vector import print_function
 from tdsl.ir.printer import print_kernel
@@ -75,11 +75,15 @@ def command(
 
 
 def _print(
-    asked: Request, parts: list[driver.Compilation], text: Callable[[driver.Compilation], str]
+    asked: Request, kernels: list[Variants], text: Callable[[driver.Compilation], str]
 ) -> None:
-    for number, part in enumerate(parts):
+    parts = [(part, len(variants) > 1) for variants in kernels for part in variants]
+    for number, (part, several) in enumerate(parts):
         if len(parts) > 1:
-            click.echo(f"{chr(10) if number else ''}# {part.kernel.name}")
+            name = part.kernel.name
+            if several:
+                name += f", {part.label or 'its own order'}"
+            click.echo(f"{chr(10) if number else ''}# {name}")
         click.echo(console.harmless(text(part)), nl=False)
 
 
@@ -104,7 +108,7 @@ def _file(asked: Request, stage: str) -> None:
     parts = compiled(asked)
     for part in parts:
         warn(part)
-    module = driver.emit(asked.module, parts)
+    module = driver.emit(asked.module, [v for part in parts for v in part])
     if stage == "c":
         click.echo(module.c_source, nl=False)
         return

@@ -59,11 +59,16 @@ def test_one_kernel_by_name(tdsl: Tdsl, folder: Path) -> None:
     assert "second" not in (folder / "build" / "two.h").read_text()
 
 
-def test_variants_that_wait_for_a_size_are_told(tdsl: Tdsl) -> None:
+def test_variants_that_wait_for_a_size_are_in_one_entry(tdsl: Tdsl, folder: Path) -> None:
     result = tdsl("compile", "two.tdsl", "--kernel", "second", "--target", "c")
     assert result.status == 0
-    assert "second: the C runs the program's own order for all sizes" in result.err
+    assert "no schedule of second holds for every size" in result.err
     assert "wide, low" in result.err
+    assert "second: schedules wide, low, or the program's own order, by the sizes" in result.out
+    source = (folder / "build" / "two.c").read_text()
+    for name in ("second_run_wide(", "second_run_low(", "second_run_as_written("):
+        assert source.count(name) == 2  # defined and called
+    assert (folder / "build" / "two.h").read_text().count("int second(") == 1
 
 
 def test_a_bound_size_decides(tdsl: Tdsl) -> None:
