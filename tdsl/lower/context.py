@@ -10,6 +10,7 @@ from tdsl.ir.kernel import Expr
 from tdsl.lower.builder import Code
 from tdsl.lower.memory import Place
 from tdsl.lower.registers import Guards, Scope
+from tdsl.lower.rows import Rows
 from tdsl.lower.values import Numerics
 from tdsl.polyhedral.program import Program
 from tdsl.targets.target import Target
@@ -17,7 +18,7 @@ from tdsl.targets.target import Target
 
 @dataclass
 class Context:
-    """frozen: the buffers that nothing writes.
+    """frozen: the buffers that nothing writes. rows: what is peeled to be stored past the caches.
 
     scopes: of arrays whose elements are in registers here, with the scope's own block.
     guards: conditions around this place since the innermost scope began (or the function).
@@ -28,6 +29,7 @@ class Context:
     numerics: Numerics
     target: Target
     frozen: frozenset[str]
+    rows: Rows
     scopes: dict[str, tuple[Scope, Code]] = field(default_factory=dict)
     guards: Guards = ()
 

@@ -31,6 +31,7 @@ from tdsl.lower.dots import Terms, in_groups
 from tdsl.lower.keep import close
 from tdsl.lower.lanes import chunks, not_linear, widest_bytes, widths
 from tdsl.lower.memory import stored_type
+from tdsl.lower.peel import write_row
 from tdsl.lower.registers import CannotKeep, Guards, Scope
 from tdsl.lower.rename import rename
 
@@ -85,6 +86,10 @@ class Expander:
 
     def _for(self, loop: ir.For, code: Code, known: frozenset[str]) -> None:
         if loop.mark == "unroll" and self._copies(loop, code, known):
+            return
+        row = self.context.rows.of_loop(loop)
+        if row is not None:
+            write_row(self.context, row, {}, (), code)
             return
         names = code.names.inside()
         var = names.claim(loop.var)
@@ -189,6 +194,10 @@ class Expander:
         if dim.mark == "vector":
             if copy.lanes > 1:
                 raise AssertionError("two vector loops around one statement")
+            row = None if rest else self.context.rows.of_dim(instance, dim, env)
+            if row is not None and not self._reads_registers(instance):
+                write_row(self.context, row, env, copy.tests, code)
+                return
             for start, lanes in chunks(dim.extent, self._widths(instance, dim)):
                 here = add(const(start), Var(v.LANE)) if lanes > 1 else const(start)
                 count = None if dim.count is None else sub(dim.count, const(start))
@@ -210,6 +219,11 @@ class Expander:
             self._dims(
                 instance, rest, {**env, dim.var: const(number)}, replace(copy, tests=tests), code
             )
+
+    def _reads_registers(self, instance: ir.Instance) -> bool:
+        """Whether a statement reads elements of which each has its lane of a register."""
+        reads = self.context.program.statements[instance.statement].reads
+        return any(self.context.scope(read.array) is not None for read in reads)
 
     def _widths(self, instance: ir.Instance, dim: ir.Dim) -> tuple[int, ...]:
         stmt = self.context.program.statements[instance.statement]

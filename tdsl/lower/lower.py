@@ -17,8 +17,10 @@ from tdsl.lower.offsets import relative
 from tdsl.lower.partition import partition
 from tdsl.lower.registers import CannotKeep
 from tdsl.lower.reuse import defined, share
+from tdsl.lower.rows import Rows
 from tdsl.lower.specialize import Specializer
 from tdsl.lower.storage import Stored
+from tdsl.lower.streams import streamed
 from tdsl.lower.values import Numerics
 from tdsl.polyhedral.astgen import generate
 from tdsl.polyhedral.dims import CannotScan
@@ -53,12 +55,13 @@ def lower(
     asked = frozenset(r.array for r in stored.kept)
     once, each = split_prepared(program, stored.code)
     prepare: vector.Block | None = None
+    none: frozenset[str] = frozenset()
     nest = versions = Block(())
     try:
         if once is not None:
             seen = prepared_program(program)
-            nest, versions, prepare = _kept(seen, once, target, strict_fp, asked)
-        loops, chosen, body = _kept(program, each, target, strict_fp, asked)
+            nest, versions, prepare = _kept(seen, once, target, strict_fp, asked, none)
+        loops, chosen, body = _kept(program, each, target, strict_fp, asked, stored.streams)
     except CannotKeep as error:
         span = next((r.span for r in stored.kept if r.array == error.array), None)
         raise IllegalSchedule.at(
@@ -93,17 +96,24 @@ def split_prepared(program: Program, code: Code) -> tuple[Code | None, Code]:
 
 
 def _kept(
-    program: Program, code: Code, target: Target, strict_fp: bool, without: frozenset[str]
+    program: Program,
+    code: Code,
+    target: Target,
+    strict_fp: bool,
+    without: frozenset[str],
+    streams: frozenset[str],
 ) -> tuple[Block, Block, vector.Block]:
     """With accumulators in registers, but for those that turn out to have no fixed ones."""
+    places = {name: place(array) for name, array in program.arrays.items()}
+    rows = Rows(program, places, target, streams)
     nest = scan(program, keep_accumulators(program, code, without))
     try:
-        versions = _versions(program, nest, target)
-        return nest, versions, _expanded(program, code, versions, target, strict_fp)
+        versions = _versions(program, nest, target, rows)
+        return nest, versions, _expanded(program, code, versions, target, strict_fp, rows)
     except CannotKeep as error:
         if error.array in without:
             raise
-        return _kept(program, code, target, strict_fp, without | {error.array})
+        return _kept(program, code, target, strict_fp, without | {error.array}, streams)
 
 
 def scan(program: Program, code: Code) -> Block:
@@ -120,28 +130,31 @@ def scan(program: Program, code: Code) -> Block:
         ) from None
 
 
-def _versions(program: Program, nest: Block, target: Target) -> Block:
+def _versions(program: Program, nest: Block, target: Target, rows: Rows) -> Block:
     def lanes_of(statement: str) -> int:
         stmt = program.statements[statement]
         elem = stored_type(program.arrays[stmt.write.array].type)
         return max(1, target.vector_bytes // widest_bytes(stmt, elem.bytes, frozenset()))
 
-    return Specializer(lanes_of).block(nest, frozenset())
+    return Specializer(lanes_of, lambda loop: rows.of_loop(loop) is not None).block(
+        nest, frozenset()
+    )
 
 
 def _expanded(
-    program: Program, code: Code, nest: Block, target: Target, strict_fp: bool
+    program: Program, code: Code, nest: Block, target: Target, strict_fp: bool, rows: Rows
 ) -> vector.Block:
     written = {program.statements[p.statement].write.array for p in points(code)}
     context = Context(
         program,
-        {name: place(array) for name, array in program.arrays.items()},
+        rows.places,
         Numerics(target.has_fma and not strict_fp, strict_fp),
         target,
         frozenset(program.arrays) - written,
+        rows,
     )
     taken = frozenset(program.arrays) | frozenset(program.kernel.sizes)
     body = Expander(context).function(nest, taken)
     shared = share(body, Names(taken | defined(body.items)))
     based = relative(shared, Names(taken | defined(shared.items)))
-    return partition(based)
+    return streamed(partition(based), program, rows.streams)

@@ -25,9 +25,11 @@ MOST_VERSIONS = 32  # of one nest; further dimensions are tested one by one
 
 @dataclass(frozen=True)
 class Specializer:
-    """`lanes`: the lanes of one vector register for a statement (1 on targets without)."""
+    """`lanes`: the lanes of one vector register for a statement (1 on targets without). `whole`:
+    whether a loop has no versions, since its vectors are cut at run time (`tdsl.lower.peel`)."""
 
     lanes: Callable[[str], int]
+    whole: Callable[[For], bool] = lambda loop: False
 
     def block(self, block: Block, known: frozenset[str]) -> Block:
         """`known`: the loop variables that have a value here."""
@@ -43,6 +45,8 @@ class Specializer:
             return chosen if len(pending) == len(every) else self._item(chosen, known)
         match item:
             case For():
+                if self.whole(item):
+                    return item
                 return replace(item, body=self.block(item.body, known | {item.var}))
             case If(condition, then, other):
                 rest = None if other is None else self.block(other, known)

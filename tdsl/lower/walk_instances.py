@@ -65,8 +65,14 @@ class Walk:
             made = Made(len(table.time), position)
             self._bounds(item, here, scope)
             match item:
-                case v.Comment():
+                case v.Comment() | v.Prefetch() | v.Fence():
                     pass
+                case v.Misaligned(name, buffer, offset, bytes):
+                    # Any address will do: a different one for each choice of sizes, but an aligned
+                    # one where the loops are sampled.
+                    lanes = bytes // self.program.arrays[buffer].type.bytes
+                    past = (here.value(offset) + here.choice + 1) % max(1, lanes)
+                    table = table.having(name, past * (not table.sample))
                 case v.Let(name, value):
                     scope.lets[name], scope.made[name] = value, made
                 case v.LetIndex(name, value):

@@ -1,0 +1,141 @@
+"""Which rows of an array lie behind one another in memory and are written by whole vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tdsl.ir import kernel as k
+from tdsl.ir import loops as ir
+from tdsl.ir.index import (
+    add,
+    const,
+    constant_difference,
+    linear_in,
+    minimum,
+    simplify,
+    sub,
+    substitute,
+    variables,
+)
+from tdsl.ir.kernel import INDEX, Expr, Op, Var
+from tdsl.lower.lanes import not_linear, widest_bytes, widths
+from tdsl.lower.memory import Place, stored_type
+from tdsl.polyhedral.program import Program
+from tdsl.targets import instructions
+from tdsl.targets.target import Target
+
+
+@dataclass(frozen=True)
+class Row:
+    """The elements 0..length of one dimension of a statement, one behind the other in memory.
+
+    instance: without the loop over blocks of the dimension; var: what that loop's variable is
+    called, and lo its least value.
+    """
+
+    instance: ir.Instance
+    dim: ir.Dim
+    length: Expr
+    lanes: int
+    var: str
+    lo: Expr
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Finds the rows of the arrays `streams`."""
+
+    program: Program
+    places: Mapping[str, Place]
+    target: Target
+    streams: frozenset[str]
+
+    def of_loop(self, loop: ir.For) -> Row | None:
+        """A loop over the vectors of a row, and nothing else."""
+        item: ir.Item = loop.body
+        while isinstance(item, ir.Block) and len(item.items) == 1:
+            item = item.items[0]
+        if loop.mark != "serial" or loop.step != 1 or not isinstance(item, ir.Instance):
+            return None
+        if len(item.dims) != 1 or item.dims[0].extent != self._lanes(item, item.dims[0]):
+            return None
+        dim, size = item.dims[0], const(item.dims[0].extent)
+
+        def together(expr: Expr, step: Expr) -> bool:
+            """Whether one block further is `step` further along."""
+            further = substitute(expr, {loop.var: add(Var(loop.var), const(1))})
+            return constant_difference(further, step) == 0
+
+        along = {dim.var: add(Var(dim.var), size)}
+        if not all(together(e, substitute(e, along)) for _, e in item.index):
+            return None
+        whole = simplify(Op("mul", (size, sub(loop.hi, loop.lo)), INDEX))
+        length = whole
+        if dim.count is not None:
+            if not together(dim.count, sub(dim.count, size)):
+                return None
+            length = simplify(substitute(dim.count, {loop.var: loop.lo}))
+            if blocks(length, dim.extent) != sub(loop.hi, loop.lo):
+                length = minimum(length, whole)
+        first = {loop.var: loop.lo}
+        index = tuple((i, simplify(substitute(e, first))) for i, e in item.index)
+        found = replace(item, index=index, always=None)
+        row = Row(found, dim, length, dim.extent, loop.var, loop.lo)
+        return row if self._is_row(row, {}) else None
+
+    def of_dim(self, instance: ir.Instance, dim: ir.Dim, env: Mapping[str, Expr]) -> Row | None:
+        """Several vectors side by side."""
+        lanes = self._lanes(instance, dim)
+        if dim.extent < 2 * lanes:
+            return None
+        length: Expr = const(dim.extent)
+        if dim.count is not None:
+            length = minimum(length, dim.count)
+        row = Row(instance, dim, length, lanes, f"{dim.name}_line", const(0))
+        return row if self._is_row(row, env) else None
+
+    def _lanes(self, instance: ir.Instance, dim: ir.Dim) -> int:
+        stmt = self.program.statements[instance.statement]
+        varying = frozenset(i for i, e in instance.index if dim.var in variables(e))
+        elem = stored_type(self.program.arrays[stmt.write.array].type)
+        return widths(self.target, widest_bytes(stmt, elem.bytes, varying), dim.width)[0]
+
+    def _is_row(self, row: Row, env: Mapping[str, Expr]) -> bool:
+        stmt = self.program.statements[row.instance.statement]
+        array, var = stmt.write.array, row.dim.var
+        if array not in self.streams or row.dim.mark != "vector" or stmt.value is None:
+            return False
+        if stmt.is_update or stmt.init_of is not None or row.instance.guard is not None:
+            return False
+        if any(read.array == array for read in stmt.reads):
+            return False
+        index = {i: simplify(substitute(e, env)) for i, e in row.instance.index}
+        subscript = [substitute(e, index) for e in stmt.write.subscript]
+        parts = linear_in(self.places[array].offset(subscript), var)
+        elem = stored_type(self.program.arrays[array].type).name
+        aligned = ("stream", elem, row.lanes) in instructions(self.target)
+        return (
+            aligned
+            and parts is not None
+            and parts[1] == const(1)
+            and _grows(stmt.value, index, var)
+        )
+
+
+def blocks(length: Expr, size: int) -> Expr:
+    return simplify(Op("floordiv", (add(length, const(size - 1)), const(size)), INDEX))
+
+
+def _grows(value: Expr, index: Mapping[str, Expr], var: str) -> bool:
+    """Whether all index arithmetic of a value grows by constants along a dimension."""
+    for expr in k.walk(value):
+        compared = isinstance(expr, Op) and expr.op in k.COMPARISONS
+        if expr.type != INDEX and not (compared and expr.args[0].type == INDEX):
+            continue
+        here = simplify(substitute(expr, index))
+        if any(not_linear(part) and var in variables(part) for part in k.walk(here)):
+            return False
+        if any(isinstance(part, k.Read) for part in k.walk(here)):
+            return False
+    return True
