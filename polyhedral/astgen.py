@@ -152,7 +152,8 @@ class _Scan:
     def _for(self, node: isl.AstNode, names: Mapping[str, Expr], repeat: Repeat | None) -> ir.Block:
         iterator = node.for_get_iterator().get_id().get_name()
         lo = from_ast(node.for_get_init(), names)
-        if node.for_is_degenerate():
+        single = bool(node.for_is_degenerate())
+        if single and (repeat is None or not repeat.loop.hints):
             return self.block(node.for_get_body(), {**names, iterator: lo}, None)
         if repeat is None:
             raise AssertionError("isl made a loop that no loop of the tree asked for")
@@ -162,11 +163,13 @@ class _Scan:
         while var in taken:
             var += "_"
         inside = {**names, iterator: Var(var)}
-        hi = _exclusive(node.for_get_cond(), inside)
-        step = int(node.for_get_inc().get_val().to_python())
+        hi = _plus_one(lo) if single else _exclusive(node.for_get_cond(), inside)
+        step = 1 if single else int(node.for_get_inc().get_val().to_python())
         body = self.block(node.for_get_body(), inside, None)
         mark = loop.mark
-        return ir.Block((ir.For(loop.name, var, lo, hi, body, step, mark, loop.by, loop.notes),))
+        hints = tuple(_hint(h, inside) for h in loop.hints)
+        made = ir.For(loop.name, var, lo, hi, body, step, mark, loop.by, loop.notes, hints)
+        return ir.Block((made,))
 
     def _instance(self, node: isl.AstNode, names: Mapping[str, Expr]) -> ir.Instance:
         call = node.user_get_expr()
@@ -183,6 +186,15 @@ class _Scan:
         guard = None if leaf.guard is None else here(leaf.guard)
         always = None if leaf.always is None else here(leaf.always)
         return ir.Instance(leaf.statement, index, dims, guard, always)
+
+
+def _hint(hint: ir.Prefetch, names: Mapping[str, Expr]) -> ir.Prefetch:
+    """isl calls the coordinates of the loops c0, c1, ..., as hints do."""
+
+    def here(expr: Expr) -> Expr:
+        return simplify(substitute(expr, names))
+
+    return replace(hint, lo=tuple(map(here, hint.lo)), extents=tuple(map(here, hint.extents)))
 
 
 def _counted(dim: ir.Dim, count: Expr) -> ir.Dim:

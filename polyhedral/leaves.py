@@ -15,6 +15,9 @@ from dataclasses import dataclass, replace
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops, statements
 
 
+LANES = ("vector", "dot", "transpose")  # marks of loops that run in vectors
+
+
 @dataclass(frozen=True)
 class Repeat:
     """A loop that stays a loop (serial, parallel or plain copies)."""
@@ -53,19 +56,19 @@ Code = Repeat | Sequence_ | Kept | Point
 
 def sink(tree: Node, *, lanes: bool) -> Code:
     """The tree with its vector (where the target has lanes) and jammed loops at the leaves."""
-    return _sink(tree if lanes else _serial(tree), ())
+    return _sink(tree if lanes else serial(tree), ())
 
 
-def _serial(node: Node) -> Node:
-    """Without lanes a vector loop is a plain loop in its place."""
+def serial(node: Node) -> Node:
+    """Without lanes a vector loop, or one that is transposed, is a plain loop in its place."""
     match node:
         case Leaf():
             return node
         case Seq(children):
-            return Seq(tuple(_serial(c) for c in children))
+            return Seq(tuple(serial(c) for c in children))
         case Loop():
-            mark = "serial" if node.mark in ("vector", "dot") else node.mark
-            return replace(node, mark=mark, body=_serial(node.body))
+            mark = "serial" if node.mark in LANES else node.mark
+            return replace(node, mark=mark, body=serial(node.body))
 
 
 def _sink(node: Node, dims: tuple[Loop, ...]) -> Code:
@@ -82,7 +85,7 @@ def _sink(node: Node, dims: tuple[Loop, ...]) -> Code:
 
 def is_dim(loop: Loop) -> bool:
     """Whether a loop moves to the leaves: lanes, and copies that are jammed or innermost."""
-    if loop.mark in ("vector", "dot"):
+    if loop.mark in LANES:
         return True
     if loop.mark != "unroll" or loop.plain:
         return False

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
+from tdsl.ir.loops import Prefetch
+
 
 @dataclass(frozen=True)
 class Tail:
@@ -41,11 +43,13 @@ class SplitInfo:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop. mark: "serial", "parallel", "vector", "unroll" or "dot".
+    """A loop. mark: "serial", "parallel", "vector", "unroll", "dot" or "transpose" (one of the two
+    innermost loops of a copy that are transposed in registers).
 
     width: lanes asked for by `vectorize by`; by: copies asked for by `unroll by`; plain:
     `unroll plain`. inner_of: set on the inner loop of a split; outer_of: on the outer one.
-    origin: where the directive that made or marked it stands, for comments in the C.
+    origin: where the directive that made or marked it stands, for comments in the C. hints: what
+    its body starts with, over c0, c1, ... for the loops that stay loops down to this one.
     """
 
     name: str
@@ -58,6 +62,7 @@ class Loop:
     inner_of: SplitInfo | None = None
     outer_of: SplitInfo | None = None
     notes: tuple[str, ...] = ()
+    hints: tuple[Prefetch, ...] = ()
 
 
 @dataclass(frozen=True)

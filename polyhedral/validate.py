@@ -177,7 +177,7 @@ class _Pair:
             left = self._in_order(pairs, range(depth, depth + len(marks)))
             self._refuse(left, "runs at the time of")
         self._one_instruction(pairs, [depth + n for n, m in enumerate(marks) if m == "dot"])
-        lanes = [depth + n for n, mark in enumerate(marks) if mark == "vector"]
+        lanes = [depth + n for n, m in enumerate(marks) if m in ("vector", "transpose")]
         if not lanes:
             return
         together = pairs
@@ -186,7 +186,8 @@ class _Pair:
                 if self.ordered:
                     self._refuse(together.order_gt(IN, column, OUT, column), "runs after")
                 together = together.equate(IN, column, OUT, column)
-        if self.dependence.kind == "anti" or (not self.ordered and self._one_element(lanes)):
+        anti = self.dependence.kind == "anti" and "transpose" not in marks
+        if anti or (not self.ordered and self._one_element(lanes)):
             return
         self._refuse(together, "is in one vector with")
 

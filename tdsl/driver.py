@@ -138,8 +138,9 @@ def _schedule(c: Compilation) -> Compilation:
 def _store(c: Compilation) -> Compilation:
     s = c.scheduled
     stored = store(
-        s.program, s.tree, s.stages, s.computed, s.private, lanes=bool(c.options.target.widths)
-    )
+        s.program, s.tree, s.stages, s.computed, s.private, lanes=bool(c.options.target.widths),
+        streams=s.streams, prefetches=s.prefetches,
+    )  # fmt: skip
     return replace(c, stored=stored)
 
 

@@ -14,10 +14,22 @@ from tdsl.ir.kernel import Expr
 
 
 @dataclass(frozen=True)
+class Prefetch:
+    """Hints for the cache lines of a box of elements, which need not exist: where it starts and
+    how long it is in each dimension. write: they are to be written."""
+
+    array: str
+    lo: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+    write: bool = False
+
+
+@dataclass(frozen=True)
 class For:
     """`for var in lo..hi step step`. mark: "serial", "parallel" or "unroll" (plain copies).
 
     `name` is the user's loop, `var` is unique on its path. by: copies for "unroll"; None: all.
+    hints: what each iteration starts with.
     """
 
     name: str
@@ -29,6 +41,7 @@ class For:
     mark: str = "serial"
     by: int | None = None
     notes: tuple[str, ...] = ()
+    hints: tuple[Prefetch, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,10 +55,10 @@ class If:
 class Dim:
     """Iterations `0..count` of `extent` (constant) at a leaf; count None: all of them.
 
-    mark: "unroll", "vector" or "dot" (terms that one instruction adds). tail: "mask", "guard",
-    "cases", "narrow", "peel" or "" (default): how an incomplete block runs. width: lanes asked for
-    by `vectorize by`. chosen: the version is decided (by `tdsl.lower.specialize`): a count that is
-    left is a mask or a test an iteration.
+    mark: "unroll", "vector", "dot" (terms that one instruction adds) or "transpose" (of the last two
+    dims together). tail: "mask", "guard", "cases", "narrow", "peel" or "" (default): how an
+    incomplete block runs. width: lanes asked for by `vectorize by`. chosen: the version is decided
+    (by `tdsl.lower.specialize`): a count that is left is a mask or a test an iteration.
     """
 
     name: str

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from tdsl.ir.loops import Block, Dim, For, If, Instance, Item, Scope, Switch
+from tdsl.ir.loops import Block, Dim, For, If, Instance, Item, Prefetch, Scope, Switch
 from tdsl.ir.printer import print_expr
 
 _STEP = "    "
@@ -34,6 +34,8 @@ def _item(item: Item, depth: int) -> Iterator[str]:
     match item:
         case For():
             yield pad + _for(item)
+            for hint in item.hints:
+                yield pad + _STEP + _prefetch(hint)
             yield from _block(item.body, depth + 1)
         case If(condition, then, other):
             yield f"{pad}if {print_expr(condition)}"
@@ -68,6 +70,11 @@ def _for(loop: For) -> str:
         words.append(f"by {loop.by}")
     # Where a name is taken twice on a path, the loop has another one in the C.
     return " ".join(words) + (f"  # {loop.name}" if loop.name != loop.var else "")
+
+
+def _prefetch(hint: Prefetch) -> str:
+    box = (f"{print_expr(lo)}..+{print_expr(n)}" for lo, n in zip(hint.lo, hint.extents, strict=True))
+    return f"prefetch {hint.array}[{', '.join(box)}]"
 
 
 def _instance(instance: Instance) -> str:

@@ -33,7 +33,9 @@ from tdsl.lower.lanes import chunks, not_linear, widest_bytes, widths
 from tdsl.lower.memory import stored_type
 from tdsl.lower.peel import write_row
 from tdsl.lower.registers import CannotKeep, Guards, Scope
-from tdsl.lower.rename import rename
+from tdsl.lower.prefetch import prefetch
+from tdsl.lower.rename import rename, renamed_hints
+from tdsl.lower.turn import write_turned
 
 MOST_COPIES = 256
 TRUE = Const(True, BOOL)
@@ -77,8 +79,11 @@ class Expander:
         known: frozenset[str],
         guards: Guards,
         loop: str | None = None,
+        hints: tuple[ir.Prefetch, ...] = (),
     ) -> v.Block:
         inner = code.inside(loop=loop)
+        for hint in hints:
+            prefetch(self.context, hint, inner)
         with self.context.under(*guards):
             self._block(block, inner, known)
         code.forget_all(written(inner.items))
@@ -95,7 +100,8 @@ class Expander:
         var = names.claim(loop.var)
         body = loop.body if var == loop.var else rename(loop.body, loop.var, Var(var))
         runs = compare("lt", loop.lo, loop.hi)
-        inner = self._nested(body, code, known | {var}, (runs,), var)
+        hints = loop.hints if var == loop.var else renamed_hints(loop.hints, loop.var, Var(var))
+        inner = self._nested(body, code, known | {var}, (runs,), var, hints)
         code.add(
             v.For(var, loop.lo, loop.hi, inner, loop.step, loop.mark == "parallel", loop.notes)
         )
@@ -111,8 +117,10 @@ class Expander:
 
         def copies(inner: Code) -> None:
             for number in range(0, most, loop.step):
-                body = rename(loop.body, loop.var, add(loop.lo, const(number)))
-                self._block(body, inner, known)
+                here = add(loop.lo, const(number))
+                for hint in renamed_hints(loop.hints, loop.var, here):
+                    prefetch(self.context, hint, inner)
+                self._block(rename(loop.body, loop.var, here), inner, known)
 
         if test is None:
             copies(code)
@@ -191,6 +199,13 @@ class Expander:
             self._guarded(instance, env, copy, code)
             return
         dim, rest = dims[0], dims[1:]
+        if dim.mark == "transpose":
+
+            def element(here: dict[str, Expr], inner: Code) -> None:
+                self._guarded(instance, here, copy, inner)
+
+            write_turned(self.context, instance, env, copy, code, element)
+            return
         if dim.mark == "vector":
             if copy.lanes > 1:
                 raise AssertionError("two vector loops around one statement")

@@ -4,7 +4,9 @@ before: for jo in 0..(N + 15) // 16 { y[16 jo + lane] = ... where 16 jo + lane <
 after:  s = y[0] misaligned to 64
         if s > 0 { y[lane - s] = ... where lane >= s and lane - s < N }
         for jo in min(s, 1)..(N + s) // 16 { stream y[16 jo - s + lane] = ... }
-        for jo in max(min(s, 1), (N + s) // 16)..(N + s + 15) // 16 { ... where lane < N + s - 16 jo }
+        for jo in max(min(s, 1), (N + s) // 16)..(N + s + 15) // 16 {
+            y[16 jo - s + lane] = ... where lane < N + s - 16 jo
+        }
 
 The lanes of a row go to vectors in the same order as before; only where one vector ends and the
 next begins changes. So no statement may be peeled that reads what it writes.
@@ -12,6 +14,7 @@ next begins changes. So no statement may be peeled that reads what it writes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tdsl.ir import vector as v

@@ -181,6 +181,23 @@ class Done:
         return Seen(instances, element, rank, found)
 
 
+def in_lane(leaf: Leaf, lane: int, number: int, lanes: int) -> Leaf:
+    """What one lane of a leaf is, as lane `number` of as many lanes."""
+
+    def one(values: A) -> A:
+        return values if values.shape[1] == 1 else values[:, [lane]]
+
+    if leaf.register is not None:
+        raise Miscompiled("a column is made of what is in a register")
+    alone = np.arange(lanes)[None, :] == number
+    on = Mask(one(leaf.on.may) & alone, one(leaf.on.must) & alone)
+    element = None if leaf.element is None else one(leaf.element)
+    instead = None
+    if leaf.instead is not None:
+        instead = tuple(in_lane(part, lane, number, lanes) for part in leaf.instead)
+    return replace(leaf, element=element, on=on, instead=instead)
+
+
 def joined(parts: Sequence[Seen], columns: int) -> Seen:
     if not parts:
         none = np.zeros(0, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tdsl.ir import loops as ir
@@ -15,6 +15,15 @@ def rename(block: ir.Block, var: str, value: Expr) -> ir.Block:
     return ir.Block(tuple(_renamed(item, {var: value}) for item in block.items))
 
 
+def renamed_hints(hints: tuple[ir.Prefetch, ...], var: str, value: Expr) -> tuple[ir.Prefetch, ...]:
+    """Hints with a loop variable replaced by an expression."""
+    return tuple(_hint(h, lambda e: simplify(substitute(e, {var: value}))) for h in hints)
+
+
+def _hint(hint: ir.Prefetch, expr: Callable[[Expr], Expr]) -> ir.Prefetch:
+    return replace(hint, lo=tuple(map(expr, hint.lo)), extents=tuple(map(expr, hint.extents)))
+
+
 def _renamed(item: ir.Item, env: Mapping[str, Expr]) -> ir.Item:
     def expr(e: Expr) -> Expr:
         return simplify(substitute(e, env))
@@ -24,7 +33,9 @@ def _renamed(item: ir.Item, env: Mapping[str, Expr]) -> ir.Item:
 
     match item:
         case ir.For():
-            return replace(item, lo=expr(item.lo), hi=expr(item.hi), body=block(item.body))
+            hints = tuple(_hint(h, expr) for h in item.hints)
+            lo, hi = expr(item.lo), expr(item.hi)
+            return replace(item, lo=lo, hi=hi, body=block(item.body), hints=hints)
         case ir.If(condition, then, other):
             return ir.If(expr(condition), block(then), None if other is None else block(other))
         case ir.Switch(on, cases, default):

@@ -56,7 +56,9 @@ class Rows:
         item: ir.Item = loop.body
         while isinstance(item, ir.Block) and len(item.items) == 1:
             item = item.items[0]
-        if loop.mark != "serial" or loop.step != 1 or not isinstance(item, ir.Instance):
+        if loop.mark != "serial" or loop.step != 1 or loop.hints:
+            return None
+        if not isinstance(item, ir.Instance):
             return None
         if len(item.dims) != 1 or item.dims[0].extent != self._lanes(item, item.dims[0]):
             return None
@@ -114,13 +116,9 @@ class Rows:
         subscript = [substitute(e, index) for e in stmt.write.subscript]
         parts = linear_in(self.places[array].offset(subscript), var)
         elem = stored_type(self.program.arrays[array].type).name
-        aligned = ("stream", elem, row.lanes) in instructions(self.target)
-        return (
-            aligned
-            and parts is not None
-            and parts[1] == const(1)
-            and _grows(stmt.value, index, var)
-        )
+        if ("stream", elem, row.lanes) not in instructions(self.target):
+            return False
+        return parts is not None and parts[1] == const(1) and _grows(stmt.value, index, var)
 
 
 def blocks(length: Expr, size: int) -> Expr:
@@ -130,8 +128,8 @@ def blocks(length: Expr, size: int) -> Expr:
 def _grows(value: Expr, index: Mapping[str, Expr], var: str) -> bool:
     """Whether all index arithmetic of a value grows by constants along a dimension."""
     for expr in k.walk(value):
-        compared = isinstance(expr, Op) and expr.op in k.COMPARISONS
-        if expr.type != INDEX and not (compared and expr.args[0].type == INDEX):
+        compared = isinstance(expr, Op) and expr.op in k.COMPARISONS and expr.args[0].type
+        if INDEX not in (expr.type, compared):
             continue
         here = simplify(substitute(expr, index))
         if any(not_linear(part) and var in variables(part) for part in k.walk(here)):

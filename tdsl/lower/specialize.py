@@ -110,6 +110,8 @@ class Specializer:
             if dim.tail == "cases":
                 return lanes if dim.extent > lanes else None
             return max(1, lanes // 4) if dim.tail == "narrow" else None
+        if dim.mark == "transpose":
+            return None
         if dim.tail == "cases" or (dim.tail == "" and dim.extent <= MOST_CASES):
             return 1
         return None

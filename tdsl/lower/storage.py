@@ -8,25 +8,28 @@ from dataclasses import dataclass, field
 from tdsl.diagnostics import IllegalSchedule
 from tdsl.polyhedral.box import CannotPlace
 from tdsl.polyhedral.inits import with_inits
-from tdsl.polyhedral.leaves import Code, sink
+from tdsl.polyhedral.leaves import Code, serial, sink
+from tdsl.polyhedral.prefetch import CannotPrefetch, with_hints
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.registers import body_at, keep_at, why_not
 from tdsl.polyhedral.stage import path_to, stage
 from tdsl.polyhedral.tree import Node
-from tdsl.schedule.state import ComputeRequest, Private, StageRequest
+from tdsl.schedule.state import ComputeRequest, PrefetchRequest, Private, StageRequest
 
 
 @dataclass(frozen=True)
 class Stored:
     """`program`, `tree`: with first terms and the copies that stages make; `code`: with lanes and
     jammed copies at the leaves, and scopes for `kept`, the register stages that were asked for;
-    `private`: arrays that are new in each iteration of loops."""
+    `private`: arrays that are new in each iteration of loops; `streams`: those that are stored
+    past the caches."""
 
     program: Program
     tree: Node
     code: Code
     kept: tuple[StageRequest | ComputeRequest, ...] = ()
     private: Private = field(default_factory=dict)
+    streams: frozenset[str] = frozenset()
 
     @property
     def of_threads(self) -> frozenset[str]:
@@ -46,6 +49,8 @@ def store(
     private: Mapping[str, tuple[tuple[str, str], ...]],
     *,
     lanes: bool,
+    streams: frozenset[str] = frozenset(),
+    prefetches: tuple[PrefetchRequest, ...] = (),
 ) -> Stored:
     """Decides storage for a finished schedule. Raises IllegalSchedule where a stage cannot be.
 
@@ -59,15 +64,28 @@ def store(
             program, placed, copy = _copied(program, placed, request)
             homes[copy] = homes_of(placed, request.loop)
     asked = tuple(r for r in stages if r.memory == "registers")
-    code = sink(placed, lanes=True)
+    code = sink(_hinted(program, placed, prefetches), lanes=True)
     for request in asked:
         code = _in_registers(program, code, request)
     tiles = tuple(c for c in computed if c.memory == "registers")
     for tile in tiles:
         code = _tile(code, tile)
     if lanes:
-        return Stored(program, placed, code, (*asked, *tiles), homes)
-    return Stored(program, placed, sink(placed, lanes=False), (), homes)
+        return Stored(program, placed, code, (*asked, *tiles), homes, streams)
+    plain = _hinted(program, serial(placed), prefetches)
+    return Stored(program, placed, sink(plain, lanes=False), (), homes, streams)
+
+
+def _hinted(program: Program, tree: Node, requests: tuple[PrefetchRequest, ...]) -> Node:
+    """The tree with the lines of all prefetches on their loops."""
+    for r in requests:
+        try:
+            tree = with_hints(program, tree, r.array, r.statement, r.loop, r.ahead)
+        except CannotPrefetch as error:
+            raise IllegalSchedule.at(
+                r.span, f"{r.array} cannot be prefetched at {r.loop[1]}: {error}"
+            ) from None
+    return tree
 
 
 def homes_of(tree: Node, at: tuple[str, str]) -> tuple[tuple[str, str], ...]:

@@ -29,6 +29,7 @@ from tdsl.lower.records_seen import (
     Seen,
     Time,
     Write,
+    in_lane,
     joined,
     match,
     spread,
@@ -317,6 +318,10 @@ class Walk:
                 home, when = scope.stored[name]
                 element = _element(home.offset, home.stride, type.lanes, env)
                 yield Leaf(home.buffer, element, EVERYWHERE, when.time(table, after=True), inner)
+            case v.Column(rows, lane, type):
+                for number, row in enumerate(rows):
+                    for leaf in self._leaves(row, table, scope, made):
+                        yield in_lane(leaf, lane, number, type.lanes)
             case v.Load(buffer, offset, type, stride, mask):
                 on = mask_of(mask, scope.lets, env)
                 yield Leaf(buffer, _element(offset, stride, type.lanes, env), on, time)
@@ -334,7 +339,7 @@ class Walk:
                     yield from self._leaves(operand, table, scope, made)
             case _:
                 pass
-        if not isinstance(value, v.Ref | v.Repeat | v.Dot):
+        if not isinstance(value, v.Ref | v.Repeat | v.Dot | v.Column):
             for operand in operands(value):
                 yield from self._leaves(operand, table, scope, made)
 
@@ -388,9 +393,10 @@ class Walk:
             match(leaf, accesses, active, found, stmt)
         for access, leaves in zip(accesses, found, strict=True):
             needed = access.must & active
-            if needed.any() and not any(
-                (np.broadcast_to(leaf.on.must, needed.shape) | ~needed).all() for leaf in leaves
-            ):
+            left = needed.copy()
+            for leaf in leaves:
+                left &= ~np.broadcast_to(leaf.on.must, needed.shape)
+            if left.any():
                 raise Miscompiled(f"{stmt.name} does not read {access.array} where it has to")
         self.done.setdefault(stmt.name, []).append(Done(write, accesses, found))
 

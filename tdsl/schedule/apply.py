@@ -22,6 +22,7 @@ from tdsl.schedule import (
     fresh,
     inlines,
     marks,
+    moves,
     orders,
     packs,
     parts,
@@ -47,6 +48,7 @@ from tdsl.schedule.directives import (
     Pack,
     Parallel,
     Peel,
+    Prefetch,
     Reassociate,
     Reorder,
     Reverse,
@@ -56,7 +58,9 @@ from tdsl.schedule.directives import (
     Split,
     Stage,
     Store,
+    Stream,
     Tile,
+    Transpose,
     Unroll,
     Vectorize,
     Wavefront,
@@ -108,6 +112,7 @@ def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Sche
     last = state.marked[-1][2] if state.marked else None
     if broken := check.order(state):
         raise check.illegal(state, broken, last, None)
+    moves.check_streams(state)
     for at in marks.all_marked(state):
         if at.loop.mark == "dot":
             dots.in_lanes(state, at, _span_of(at, spans, last))
@@ -119,6 +124,7 @@ def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Sche
     return Scheduled(
         state.program, state.tree, state.reassociate, state.stages, state.warnings, tuple(trail),
         state.dependences, {**private, **homes}, state.computed, state.base,
+        frozenset(s.array for s in state.streams), state.prefetches,
     )  # fmt: skip
 
 
@@ -215,6 +221,12 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return dots.dot(state, d, on)
         case Reassociate():
             return _reassociated(state, d)
+        case Transpose():
+            return moves.transpose(state, d, on)
+        case Prefetch():
+            return moves.prefetch(state, d, on)
+        case Stream():
+            return moves.stream(state, d)
         case Inline():
             return inlines.inlined(state, d)
         case Stage():

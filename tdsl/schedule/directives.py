@@ -292,6 +292,12 @@ class Pack:
 
 @dataclass(frozen=True)
 class Transpose:
+    """The two innermost loops of a copy run as vectors that are transposed in registers.
+
+    before: for ii in 0..8 { for ji in 0..8 { t[ji, ii] = x[ii, ji] } }
+    after:  r0, ..., r7 = rows of x; c0, ..., c7 = their columns; t[0, 0..8] = c0; ...
+    """
+
     first: LoopRef
     second: LoopRef
     span: Span | None = _span()
@@ -307,6 +313,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Prefetch:
+    """Each iteration of a loop starts with hints: the lines of what it, or the n-th next one,
+    touches of an array.
+
+    before: for k { S uses A[..., k] }   after: for k { hint A[..., k + n]  S uses A[..., k] }
+    """
+
     array: ArrayRef
     at: LoopRef
     ahead: Expr | None = None
@@ -315,6 +327,11 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class Stream:
+    """What is written leaves the caches alone: rows are peeled to a line at run time.
+
+    before: for j { y[j..+16] = ... }   after: head; for j { stream y[j..+16] = ... }; tail; fence
+    """
+
     array: str
     span: Span | None = _span()
 

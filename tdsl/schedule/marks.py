@@ -23,7 +23,7 @@ VECTORS = 16  # side by side for one loop; a longer one becomes a loop over vect
 def serial(at: LoopAt, span: Span | None, verb: str) -> None:
     """Refuse a loop that has a mark already."""
     words = {"vector": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
-    words["dot"] = "the group of a `dot`"
+    words |= {"dot": "the group of a `dot`", "transpose": "transposed"}
     word = words.get(at.loop.mark)
     if word is None:
         return

@@ -10,7 +10,7 @@ from tdsl.ir.types import ElemType
 from tdsl.polyhedral.box import Layout
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.tree import Loop, Node
-from tdsl.schedule.directives import Directive
+from tdsl.schedule.directives import Directive, Stream
 
 Private = dict[str, tuple[tuple[str, str], ...]]
 """Arrays that are new in each iteration of loops: a statement below each loop, and its name."""
@@ -68,6 +68,18 @@ class ComputeRequest:
 
 
 @dataclass(frozen=True)
+class PrefetchRequest:
+    """`prefetch array at loop ahead n`. `statement`: the one reader or writer whose elements are
+    meant, or None. The loop is named by a statement below it and its name."""
+
+    array: str
+    statement: str | None
+    loop: tuple[str, str]
+    ahead: int = 0
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class State:
     """The tree, and what was declared beside it.
 
@@ -81,6 +93,8 @@ class State:
                  and of the loops around it, its memory is new
     hosts        loops that something was placed at, and the directive: they keep their shape
     aliases      (statement, name) -> the name of the loop around it that its own was merged with
+    streams      what is stored past the caches
+    prefetches   what is asked for before it is used
     """
 
     program: Program
@@ -98,6 +112,8 @@ class State:
     private: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     hosts: tuple[tuple[str, str, str], ...] = ()
     aliases: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    streams: tuple[Stream, ...] = ()
+    prefetches: tuple[PrefetchRequest, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,3 +137,5 @@ class Scheduled:
     private: Private
     computed: tuple[ComputeRequest, ...] = ()
     base: tuple[Program, Node] | None = None
+    streams: frozenset[str] = frozenset()
+    prefetches: tuple[PrefetchRequest, ...] = ()

@@ -1,0 +1,87 @@
+"""Whether a copy's two innermost loops may be transposed in registers.
+
+Rows of the source are loaded as vectors along one loop and stored, transposed, along the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import islpy as isl
+
+from tdsl.ir.index import const
+from tdsl.polyhedral.budget import bounded
+from tdsl.polyhedral.inits import coordinate_map
+from tdsl.polyhedral.program import Access, Program, Stmt
+from tdsl.polyhedral.tree import Loop
+
+
+class CannotTurn(Exception):
+    """Why the copy cannot be transposed, in words for the user, and what would help."""
+
+    def __init__(self, reason: str, help: str | None = None) -> None:
+        super().__init__(reason)
+        self.help = help
+
+
+@bounded("whether a copy can be transposed in registers")
+def check_turn(program: Program, stmt: Stmt, path: Sequence[Loop]) -> None:
+    """`path`: the loops around the statement; the two innermost ones are transposed.
+
+    Raises CannotTurn.
+    """
+    if stmt.op != "define" or stmt.reduction:
+        raise CannotTurn(f"{stmt.name} is no plain copy")
+    if not stmt.reads:
+        raise CannotTurn(f"{stmt.name} reads no array")
+    if any(read.array == stmt.write.array for read in stmt.reads):
+        raise CannotTurn(f"{stmt.name} reads {stmt.write.array}, which it writes")
+    inner = [loop.name for loop in path[-2:]]
+    written = [name for name in inner if _follows(program, stmt, stmt.write, path, name)]
+    if len(written) != 1:
+        raise CannotTurn(
+            f"neither {inner[0]} nor {inner[1]} goes along the last dimension of "
+            f"{stmt.write.array}, element by element"
+        )
+    along = next(name for name in inner if name not in written)
+    for read in stmt.reads:
+        if _follows(program, stmt, read, path, along):
+            continue
+        help = None
+        if _follows(program, stmt, read, path, written[0]):
+            help = f"both go along {written[0]}: vectorize {written[0]}"
+        raise CannotTurn(
+            f"{along} does not go along the last dimension of {read.array}, element by element",
+            help,
+        )
+    outer = [loop.coords[stmt.name] for loop in path[:-2]]
+    place = stmt.write.map.intersect_domain(stmt.domain)
+    if outer:
+        place = (
+            coordinate_map(outer)
+            .intersect_domain(stmt.domain)
+            .flat_range_product(place.reset_tuple_id(isl.dim_type.out))
+        )
+    if not place.is_injective():
+        raise CannotTurn(f"{stmt.name} writes an element more than once there")
+
+
+def _follows(program: Program, stmt: Stmt, access: Access, path: Sequence[Loop], name: str) -> bool:
+    """Whether the next iteration of a loop touches the next element in memory."""
+    array = program.arrays[access.array]
+    if not array.shape or not access.exact:
+        return False
+    if array.strides is not None and array.strides[-1] != const(1):
+        return False
+    pairs = isl.Map.universe(stmt.domain.get_space().map_from_set())
+    for loop in path:
+        here = loop.coords[stmt.name]
+        there = here.add_constant_val(isl.Val(1)) if loop.name == name else here
+        pairs = pairs.intersect(there.eq_map(here))
+    pairs = pairs.intersect_domain(stmt.domain).intersect_range(stmt.domain)
+    steps = pairs.apply_domain(access.map).apply_range(access.map).deltas()
+    next_one = isl.Set.universe(steps.get_space())
+    for dim in range(len(array.shape)):
+        value = int(dim == len(array.shape) - 1)
+        next_one = next_one.fix_val(isl.dim_type.set, dim, isl.Val(value))
+    return bool(steps.is_subset(next_one))
