@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tdsl.codegen.text import C, call
+from tdsl.codegen.text import PRODUCT, C, binary, call
 from tdsl.codegen.unit import SCALARS, Unit, kept
 from tdsl.ir.vector import VType
 
@@ -23,7 +23,7 @@ def prefetch(unit: Unit, buffer: str, offset: C, count: C, size: int, *, write: 
     text = PREFETCH.format(name=name, last=LINE - 1, line=LINE, write=int(write))
     unit.helper(name, text)
     first = f"(uintptr_t){buffer} + (uintptr_t)({offset.text}) * {size}"
-    return call(name, C(first), C(f"({count.text}) * {size}"))
+    return call(name, C(first), binary("*", PRODUCT, count, C(str(size))))
 
 
 def misaligned(address: C, bytes: int, size: int) -> C:

@@ -143,6 +143,15 @@ class Code:
                 code.names.claim(ref.name)
         return ref
 
+    def name(self, base: str, value: v.Value) -> v.Ref:
+        """A name for a value, the same wherever it is wanted again."""
+        known = self._loaded.get(value)
+        if known is None:
+            known = v.Ref(self.names.fresh(base), value.type)
+            self.items.append(v.Let(known.name, value))
+            self._loaded[value] = known
+        return known
+
     def store(self, item: v.Store) -> None:
         """A store; loads that it may change are forgotten, what it wrote is known."""
         value = item.value

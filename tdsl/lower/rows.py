@@ -18,7 +18,7 @@ from tdsl.ir.index import (
     substitute,
     variables,
 )
-from tdsl.ir.kernel import INDEX, Expr, Op, Var
+from tdsl.ir.kernel import INDEX, Const, Expr, Op, Var
 from tdsl.lower.lanes import not_linear, widest_bytes, widths
 from tdsl.lower.memory import Place, stored_type
 from tdsl.polyhedral.program import Program
@@ -73,14 +73,14 @@ class Rows:
         if not all(together(e, substitute(e, along)) for _, e in item.index):
             return None
         whole = simplify(Op("mul", (size, sub(loop.hi, loop.lo)), INDEX))
-        length = whole
+        first, length = {loop.var: loop.lo}, whole
         if dim.count is not None:
-            if not together(dim.count, sub(dim.count, size)):
+            counts = [c for c in _least_of(dim.count) if not isinstance(c, Const)]
+            if not counts or not all(together(c, sub(c, size)) for c in counts):
                 return None
-            length = simplify(substitute(dim.count, {loop.var: loop.lo}))
+            length = minimum(*(simplify(substitute(c, first)) for c in counts))
             if blocks(length, dim.extent) != sub(loop.hi, loop.lo):
                 length = minimum(length, whole)
-        first = {loop.var: loop.lo}
         index = tuple((i, simplify(substitute(e, first))) for i, e in item.index)
         found = replace(item, index=index, always=None)
         row = Row(found, dim, length, dim.extent, loop.var, loop.lo)
@@ -119,6 +119,13 @@ class Rows:
         if ("stream", elem, row.lanes) not in instructions(self.target):
             return False
         return parts is not None and parts[1] == const(1) and _grows(stmt.value, index, var)
+
+
+def _least_of(count: Expr) -> tuple[Expr, ...]:
+    """The expressions that a count is the least of."""
+    if isinstance(count, Op) and count.op == "min":
+        return tuple(bound for arg in count.args for bound in _least_of(arg))
+    return (count,)
 
 
 def blocks(length: Expr, size: int) -> Expr:

@@ -131,16 +131,11 @@ class _Turned:
         for number in range(side):
             values = self._values(add(const(top), lane), const(left + number), side)
             row = code.bind(memory_value(values.value(stmt.value), values))
-            if not isinstance(row, v.Ref):
-                code.add(v.Let(name := code.names.fresh(f"{array}_row"), row))
-                row = v.Ref(name, row.type)
-            rows.append(row)
-        columns = []
-        for number in range(side):
-            column = v.Column(tuple(rows), number, v.VType(rows[0].type.elem, side))
-            ref = v.Ref(code.names.fresh(f"{array}_col"), column.type)
-            code.add(v.Let(ref.name, column))
-            columns.append(ref)
+            rows.append(row if isinstance(row, v.Ref) else code.name(f"{array}_row", row))
+        type = v.VType(rows[0].type.elem, side)
+        columns = [
+            code.name(f"{array}_col", v.Column(tuple(rows), number, type)) for number in range(side)
+        ]
         for number, ref in enumerate(columns):
             values = self._values(const(top + number), add(const(left), lane), side)
             offset = place.offset([values.here(i) for i in stmt.write.subscript])
