@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from tdsl.ir.dots import DOTS
 from tdsl.ir.kernel import COMPARISONS, Expr, Read, Size, Var, walk
 from tdsl.ir.types import BOOL, I64
 from tdsl.ir.vector import (
@@ -59,7 +60,6 @@ from tdsl.ir.walk_vector import (
     operands,
     values_in,
 )
-from tdsl.targets.dots import DOTS
 from tdsl.targets.target import Target
 
 ROLES = ("in", "const", "out", "inout", "temp", "stack", "scratch", "table", "prepared")

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tdsl.diagnostics import Error, IllegalSchedule, Note
+from tdsl.diagnostics import Error, IllegalSchedule
 from tdsl.ir import kernel as k
 from tdsl.ir import loops as ir
 from tdsl.ir import vector as v
+from tdsl.ir.dots import factors
 from tdsl.ir.index import (
     compare,
     const,
@@ -33,7 +34,7 @@ from tdsl.lower.memory import Place
 from tdsl.lower.registers import CannotKeep
 from tdsl.lower.values import Values, has_data
 from tdsl.polyhedral.program import Stmt
-from tdsl.targets.dots import DOTS, dot_row
+from tdsl.targets.dots import dot_row
 
 
 @dataclass(frozen=True)
@@ -62,73 +63,24 @@ class _Place:
 def in_groups(context: Context, instance: ir.Instance, dim: ir.Dim, lanes: int) -> bool:
     """Whether a chunk of lanes adds the terms of `dim` by an instruction; else one by one.
 
-    Refuses what no chunk could do so: other statements than sums of products, other types,
-    operands that lie in another way.
+    Refuses operands that do not lie as an instruction reads them. What they are was checked when
+    the schedule was complete (`tdsl.schedule.dots`).
     """
     if lanes == 1:
         return False
     stmt = context.program.statements[instance.statement]
-    reads = factors(stmt)
-    names = [d.var for d in instance.dims if d.mark in ("vector", "dot")]
-    if len(names) != 2 or instance.dims[-2].mark != "vector" or instance.dims[-1] != dim:
-        raise _refusal(stmt, f"dot {dim.name} wants the vector loop just outside")
-    first, second = (r.type.name for r in reads)
-    elem = context.program.arrays[stmt.write.array].type
-    group = DOTS.get((first, second, elem.name))
-    if group is None:
-        raise _no_instruction(stmt, dim, reads, elem)
-    if group != dim.extent:
-        raise _refusal(
-            stmt,
-            f"dot {dim.name}: {dim.name} has {dim.extent} iterations, and {group} products of "
-            f"{first} and {second} are added at once",
-            help=f"split the loop over the terms by {group} -> outer, {dim.name}",
-        )
+    reads = factors(stmt.value)
+    lane = next((d for d in instance.dims if d.mark == "vector"), None)
+    if reads is None or lane is None or dim != instance.dims[-1]:
+        raise AssertionError(f"{stmt.name} is no sum of products in lanes")
+    names = [lane.var, dim.var]
     here: dict[str, k.Expr] = {names[0]: k.Var(v.LANE), names[1]: k.Var(v.TERM)}
     _refuse_layout(context, instance, dim, reads, here)
     guard = None if instance.guard is None else variables(instance.guard)
     if guard is not None and guard & set(names):
         return False
-    return dot_row(context.target, first, second, lanes) is not None
-
-
-def factors(stmt: Stmt) -> tuple[k.Read, k.Read]:
-    """The two elements that are multiplied, u8 before i8; refuses any other value."""
-    match stmt.value:
-        case k.Op("mul", (left, right)) if stmt.op == "add":
-            reads = [_widened(side) for side in (left, right)]
-        case _:
-            reads = [None]
-    found = [r for r in reads if r is not None]
-    if len(found) != 2:
-        raise _refusal(
-            stmt,
-            f"dot adds products of two elements, and {stmt.name} adds something else",
-            help="write the terms like `i32(A[i, k]) * i32(B[k, j])`",
-        )
-    first, second = sorted(found, key=lambda r: r.type.kind != "uint")
-    return first, second
-
-
-def _widened(expr: k.Expr) -> k.Read | None:
-    """The element of a conversion that keeps its value, modulo the width of the last one."""
-    match expr:
-        case k.Read():
-            return expr
-        case k.Cast("convert", arg, type):
-            read = _widened(arg)
-            steps = isinstance(arg, k.Cast) and read is not None and not _holds(arg.type, read.type)
-            same = read is not None and read.type.is_float == type.is_float
-            return read if same and not steps else None
-        case _:
-            return None
-
-
-def _holds(wide: ElemType, narrow: ElemType) -> bool:
-    """Whether a type has all values of another one."""
-    if wide.is_float or narrow.is_float or wide.kind == narrow.kind:
-        return wide.is_float == narrow.is_float and wide.bits >= narrow.bits
-    return wide.kind == "int" and wide.bits > narrow.bits
+    first, second = reads
+    return dot_row(context.target, first.type.name, second.type.name, lanes) is not None
 
 
 # ---------------------------------------------------------------- operands
@@ -138,7 +90,9 @@ def dot_value(
     context: Context, stmt: Stmt, values: Values, terms: Terms, count: k.Expr | None
 ) -> v.Dot:
     """The sum of a group in each lane. `count`: the lanes that run (None: all)."""
-    first, second = (_operand(context, r, values, terms, count) for r in factors(stmt))
+    reads = factors(stmt.value)
+    assert reads is not None
+    first, second = (_operand(context, r, values, terms, count) for r in reads)
     elem = context.program.arrays[stmt.write.array].type
     zero = v.Const(0.0 if elem.is_float else 0, values.type(elem))
     return v.Dot(zero, first, second, zero.type)
@@ -224,27 +178,8 @@ def _within(index: k.Expr, extent: k.Expr, lanes: int, group: int) -> bool:
 # ---------------------------------------------------------------- refusals
 
 
-def _refusal(stmt: Stmt, message: str, *notes: Note, help: str | None = None) -> Error:
-    return IllegalSchedule.at(stmt.span, message, *notes, help=help)
-
-
-def _no_instruction(stmt: Stmt, dim: ir.Dim, reads: tuple[k.Read, k.Read], elem: ElemType) -> Error:
-    first, second = reads
-    known = ", ".join(f"{a} x {b} in {c}" for a, b, c in DOTS if c != "u32")
-    types = (first.type.name, second.type.name)
-    help = None
-    if elem.name in ("i32", "u32") and {"i16", "u8", "i8"} >= set(types):
-        # i16 holds every u8 and every i8.
-        narrow = first if first.type.bits == 8 else second
-        help = f"pack {stmt.name}.{narrow.array} as i16, and split the terms by 2"
-    elif elem.name == "i64" and (*types, "i32") in DOTS:
-        help = "add in i32: the sums wrap there"
-    return _refusal(
-        stmt,
-        f"dot {dim.name}: no instruction adds products of {types[0]} and {types[1]} in {elem}",
-        Note(f"there are {known}"),
-        help=help,
-    )
+def _refusal(stmt: Stmt, message: str, help: str) -> Error:
+    return IllegalSchedule.at(stmt.span, message, help=help)
 
 
 def _refuse_layout(

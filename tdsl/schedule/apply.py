@@ -115,7 +115,7 @@ def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Sche
     moves.check_streams(state)
     for at in marks.all_marked(state):
         if at.loop.mark == "dot":
-            dots.in_lanes(state, at, _span_of(at, spans, last))
+            dots.complete(state, at, _span_of(at, spans, last))
         if broken := check.mark(state, at):
             raise check.illegal(state, broken, _span_of(at, spans, last), at.loop.notes[-1])
     computes.check_prepared(state)

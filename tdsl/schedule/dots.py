@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tdsl.diagnostics import Span
+from tdsl.diagnostics import Note, Span
+from tdsl.ir.dots import DOTS, factors, group
+from tdsl.ir.kernel import Read
+from tdsl.ir.types import I32, TYPES
 from tdsl.polyhedral import edit
 from tdsl.polyhedral.extent import extent
 from tdsl.polyhedral.inits import is_reduction_loop
@@ -24,6 +27,7 @@ from tdsl.schedule.state import LoopAt, State
 from tdsl.syntax.print_directive import print_directive
 
 GROUPS = (2, 4)
+U32 = TYPES["u32"]
 
 
 def dot(state: State, d: Dot, on: tuple[str, ...]) -> State:
@@ -41,7 +45,7 @@ def dot(state: State, d: Dot, on: tuple[str, ...]) -> State:
         raise refusal(
             d.span,
             f"{at} is not innermost: {inside[0]} is inside it",
-            help=f"reorder {', '.join([*inside, at.name])} before",
+            help=f"reorder before: {at.name} comes last",
         )
     stmt = state.program.statements[at.statement]
     if not stmt.is_update or not is_reduction_loop(at.loop, stmt):
@@ -66,8 +70,53 @@ def dot(state: State, d: Dot, on: tuple[str, ...]) -> State:
     return replace(state, marked=(*state.marked, (at.statement, at.name, d.span)))
 
 
-def in_lanes(state: State, at: LoopAt, span: Span | None) -> None:
-    """Refuse a group that no vector loop is just outside of, when all is scheduled."""
+def complete(state: State, at: LoopAt, span: Span | None) -> None:
+    """Refuse a group that no instruction adds in lanes, when all is scheduled and packed."""
+    _lanes(state, at, span)
+    stmt = state.program.statements[at.statement]
+    reads = factors(stmt.value) if stmt.op == "add" else None
+    if reads is None:
+        raise refusal(
+            span,
+            f"dot {at.name}: {stmt.name} is no sum of products of two elements",
+            help="write its terms like `i32(A[i, k]) * i32(B[k, j])`",
+        )
+    elem = state.program.arrays[stmt.write.array].type
+    first, second = reads
+    products = f"products of {first.type} and {second.type}"
+    size = group(reads, elem)
+    if size is None:
+        known = ", ".join(f"{a} x {b} in {c}" for a, b, c in DOTS if c != "u32")
+        raise refusal(
+            span,
+            f"dot {at.name}: no instruction adds {products} in {elem}",
+            Note(f"there are {known}"),
+            help=_other_types(stmt.name, reads, elem.name),
+        )
+    count = extent(state.program, state.tree, at.statement, at.name)
+    if count != size:
+        raise refusal(
+            span,
+            f"dot {at.name}: {size} {products} are added at once, and {at} has {count} iterations",
+            help=f"split the loop over the terms by {size}",
+        )
+
+
+def _other_types(statement: str, reads: tuple[Read, Read], accumulator: str) -> str | None:
+    """What other types an instruction would take."""
+    names = {r.type.name for r in reads}
+    if accumulator in ("i32", "u32") and names < {"i16", "u8", "i8"}:
+        narrow = next(r for r in reads if r.type.name != "i16")
+        return (
+            f"`pack {statement}.{narrow.array}` as i16, which holds all its values, and split the "
+            "terms by 2"
+        )
+    if accumulator in ("i64", "u64") and (group(reads, I32) or group(reads, U32)):
+        return "add in i32: its sums wrap"
+    return None
+
+
+def _lanes(state: State, at: LoopAt, span: Span | None) -> None:
     around = loops_of(state.tree, at.statement)
     position = next(n for n, loop in enumerate(around) if loop is at.loop)
     if position == 0 or around[position - 1].mark != "vector":

@@ -10,16 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from tdsl.ir.dots import BYTES
 from tdsl.targets.target import Target
 from tdsl.targets.x86 import PREFIX
-
-# (first, second, accumulator): the products that one lane adds.
-BYTES = (("u8", "i8"), ("i8", "i8"), ("u8", "u8"))
-DOTS = {
-    **{(a, b, acc): 4 for a, b in BYTES for acc in ("i32", "u32")},
-    **{("i16", "i16", acc): 2 for acc in ("i32", "u32")},
-    ("bf16", "bf16", "f32"): 2,
-}
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tdsl.ir.dots import DOTS
 from tdsl.ir.kernel import Size
 from tdsl.ir.types import TYPES
 from tdsl.ir.vector import Buffer, Dot, FirstLanes, Function, Load, Repeat, Store, Value, VType
 from tdsl.targets import Target
-from tdsl.targets.dots import DOTS, dot_row
+from tdsl.targets.dots import dot_row
 from tests.codegen.build import I, function, load, mask, mul, num, over
 from tests.codegen.harness import Call, dtype, need, run
 
