@@ -37,11 +37,16 @@ def compiled(
     text: str, kernel: str, on: str, variant: str | None = None, **options: Any
 ) -> CompiledKernel:
     """The kernel as C, loaded."""
-    made = target(on)
-    c = driver.run(parse(text, "t.tdsl"), driver.Options(kernel, made, schedule=variant, **options))
+    made = driver.Options(kernel, target(on), schedule=variant, **options)
+    return loaded(driver.run(parse(text, "t.tdsl"), made))
+
+
+def loaded(c: driver.Compilation) -> CompiledKernel:
+    """A compilation as C, loaded."""
     module = driver.emit("t", [c])
     (entry,) = driver.entries(module, [c])
-    return CompiledKernel(entry, ArgumentPlan(c.kernel), load(driver.build_request(module, made)))
+    request = driver.build_request(module, c.options.target)
+    return CompiledKernel(entry, ArgumentPlan(c.kernel), load(request))
 
 
 def lowered(
