@@ -83,7 +83,8 @@ def with_value(
 ) -> Stmt:
     """The statement with another value and subscript, and what these read. Raises BoundsError
     where nothing bounds an index."""
-    held = _held(program.kernel, program.params, program.arrays, program.context)
+    arrays = {**{a.name: a for a in program.kernel.arrays}, **program.arrays}
+    held = _held(program.kernel, program.params, arrays, program.context)
     maker = _Maker(program.params, program.arrays, program.extents, program.context, held)
     where = scope(stmt.indices, program.params, stmt.tuple_name)
     return maker.with_value(stmt, value, subscript, where)
