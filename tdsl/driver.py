@@ -9,6 +9,7 @@ from tdsl.codegen.module import CModule, emit_module
 from tdsl.diagnostics import Diagnostic, Error, IllegalSchedule, Note
 from tdsl.ir.kernel import Array, Const, Expr, Kernel
 from tdsl.ir.steps import written_strides
+from tdsl.ir.vector import Function
 from tdsl.ir.verify_kernel import verify_kernel
 from tdsl.lower.check_instances import check_instances
 from tdsl.lower.lower import Lowered, lower
@@ -169,14 +170,24 @@ def _lower(c: Compilation) -> Compilation:
     text = print_directives(c.resolved.directives) if c.resolved.steps else ""
     head = f"schedule {c.label or 'none: the order of the program'} for {c.options.target.name}"
     notes = (head, *text.splitlines())
-    lowered = lower(c.stored, c.options.target, strict_fp=c.options.strict_fp, notes=notes)
-    function = replace(
-        lowered.function,
-        assumptions=c.kernel.assumptions,  # those of the condition are the dispatch's affair
-        variant=c.label,
-        condition=c.condition,
+    lowered = lower(
+        c.stored,
+        c.options.target,
+        strict_fp=c.options.strict_fp,
+        notes=notes,
+        reassociate=c.scheduled.reassociate,
     )
-    return replace(c, lowered=replace(lowered, function=function))
+
+    def named(function: Function) -> Function:
+        return replace(
+            function,
+            assumptions=c.kernel.assumptions,  # those of the condition are the dispatch's affair
+            variant=c.label,
+            condition=c.condition,
+        )
+
+    folded = None if lowered.folded is None else named(lowered.folded)
+    return replace(c, lowered=replace(lowered, function=named(lowered.function), folded=folded))
 
 
 def _validate(c: Compilation) -> Compilation:
@@ -287,7 +298,7 @@ def emit(name: str, parts: Sequence[Compilation], *, prefix: str = "") -> CModul
     """One C file and header for kernels that were compiled for one target."""
     return emit_module(
         name,
-        [p.lowered.function for p in parts],
+        [p.lowered.final for p in parts],
         parts[0].options.target,
         prefix=prefix,
     )

@@ -33,7 +33,7 @@ STAGES: dict[str, tuple[str, Callable[[driver.Compilation], str]]] = {
     "program": ("dependences", _program),
     "tree": ("tree", _tree),
     "loops": ("vector", lambda part: print_loops(part.lowered.loops)),
-    "vector": ("vector", lambda part: print_function(part.lowered.function)),
+    "vector": ("vector", lambda part: print_function(part.lowered.final)),
 }
 FILES = ("c", "asm")
 

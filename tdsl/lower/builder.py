@@ -201,6 +201,15 @@ def _apart(known: v.Value, item: v.Store) -> bool:
     )
 
 
+def apart(one: v.Store, other: v.Store) -> bool:
+    """Whether two stores to one buffer certainly go to different elements."""
+    gap = constant_difference(one.offset, other.offset)
+    if gap is None:
+        return False
+    ahead, behind = (_span(s.value.type.lanes, s.stride) for s in (other, one))
+    return gap >= ahead or -gap >= behind
+
+
 def _span(lanes: int, stride: Expr | None) -> int:
     """Elements from the first lane to behind the last; a huge number where that is unknown."""
     if stride is None or lanes == 1:

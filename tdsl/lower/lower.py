@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tdsl.diagnostics import IllegalSchedule
 from tdsl.ir import vector
@@ -11,6 +11,7 @@ from tdsl.ir.verify_vector import verify
 from tdsl.lower.builder import Names
 from tdsl.lower.context import Context
 from tdsl.lower.expand import Expander
+from tdsl.lower.fold import Folder, sums_of_constants
 from tdsl.lower.lanes import widest_bytes
 from tdsl.lower.memory import buffer, place, stored_type
 from tdsl.lower.offsets import relative
@@ -37,7 +38,8 @@ class Lowered:
     """What each level was, for `tdsl show` and for validation.
 
     `program`, `tree`: with the copies that stages make and the first terms of reductions;
-    `loops`: as isl made them; `versions`: with the versions of blocks chosen.
+    `loops`: as isl made them; `versions`: with the versions of blocks chosen. `folded`: the
+    function with the constants of reassociated sums folded, where there are some.
     """
 
     program: Program
@@ -45,21 +47,32 @@ class Lowered:
     loops: Block
     versions: Block
     function: vector.Function
+    folded: vector.Function | None = None
+
+    @property
+    def final(self) -> vector.Function:
+        """The function that is printed."""
+        return self.folded or self.function
 
 
 def lower(
-    stored: Stored, target: Target, *, strict_fp: bool = False, notes: tuple[str, ...] = ()
+    stored: Stored,
+    target: Target,
+    *,
+    strict_fp: bool = False,
+    notes: tuple[str, ...] = (),
+    reassociate: frozenset[str] = frozenset(),
 ) -> Lowered:
     """Raises IllegalSchedule where what is to stay in registers has no fixed ones."""
     program = stored.program
     asked = frozenset(r.array for r in stored.kept)
     once, each = split_prepared(program, stored.code)
+    seen = program if once is None else prepared_program(program)
     prepare: vector.Block | None = None
     none: frozenset[str] = frozenset()
     nest = versions = Block(())
     try:
         if once is not None:
-            seen = prepared_program(program)
             nest, versions, prepare = _kept(seen, once, target, strict_fp, asked, none)
         loops, chosen, body = _kept(program, each, target, strict_fp, asked, stored.streams)
     except CannotKeep as error:
@@ -78,8 +91,19 @@ def lower(
         const_sizes=tuple(s for s in program.kernel.sizes if s in const_sizes(program.kernel)),
     )
     verify(function, target)
+    folded: vector.Function | None = None
+    sums = sums_of_constants(program, reassociate)
+    if sums and not strict_fp:
+        folder = Folder(sums, target.has_fma)
+        if once is not None:
+            rows = _rows(seen, target, none)
+            prepare = _expanded(seen, once, versions, target, strict_fp, rows, folder)
+        rows = _rows(program, target, stored.streams)
+        body = _expanded(program, each, chosen, target, strict_fp, rows, folder)
+        folded = replace(function, body=body, prepare=prepare)
+        verify(folded, target)
     nest, versions = Block(nest.items + loops.items), Block(versions.items + chosen.items)
-    return Lowered(program, stored.tree, nest, versions, function)
+    return Lowered(program, stored.tree, nest, versions, function, folded)
 
 
 def split_prepared(program: Program, code: Code) -> tuple[Code | None, Code]:
@@ -104,8 +128,7 @@ def _kept(
     streams: frozenset[str],
 ) -> tuple[Block, Block, vector.Block]:
     """With accumulators in registers, but for those that turn out to have no fixed ones."""
-    places = {name: place(array) for name, array in program.arrays.items()}
-    rows = Rows(program, places, target, streams)
+    rows = _rows(program, target, streams)
     nest = scan(program, keep_accumulators(program, code, without))
     try:
         versions = _versions(program, nest, target, rows)
@@ -114,6 +137,11 @@ def _kept(
         if error.array in without:
             raise
         return _kept(program, code, target, strict_fp, without | {error.array}, streams)
+
+
+def _rows(program: Program, target: Target, streams: frozenset[str]) -> Rows:
+    places = {name: place(array) for name, array in program.arrays.items()}
+    return Rows(program, places, target, streams)
 
 
 def scan(program: Program, code: Code) -> Block:
@@ -142,7 +170,13 @@ def _versions(program: Program, nest: Block, target: Target, rows: Rows) -> Bloc
 
 
 def _expanded(
-    program: Program, code: Code, nest: Block, target: Target, strict_fp: bool, rows: Rows
+    program: Program,
+    code: Code,
+    nest: Block,
+    target: Target,
+    strict_fp: bool,
+    rows: Rows,
+    folder: Folder | None = None,
 ) -> vector.Block:
     written = {program.statements[p.statement].write.array for p in points(code)}
     context = Context(
@@ -155,6 +189,8 @@ def _expanded(
     )
     taken = frozenset(program.arrays) | frozenset(program.kernel.sizes)
     body = Expander(context).function(nest, taken)
+    if folder is not None:
+        body = folder.fold(body, Names(taken | defined(body.items)))
     shared = share(body, Names(taken | defined(body.items)))
     based = relative(shared, Names(taken | defined(shared.items)))
     return streamed(partition(based), program, rows.streams)

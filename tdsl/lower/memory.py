@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tdsl.ir.index import ZERO, mul, simplify
-from tdsl.ir.kernel import INDEX, Array, Expr, Op, Size
+from tdsl.ir.kernel import INDEX, Array, Const, Expr, Op, Size
 from tdsl.ir.types import BOOL, U8, ElemType
 from tdsl.ir.vector import Buffer
 
@@ -41,6 +41,16 @@ class Place:
         for index, stride in zip(subscript, self.strides, strict=True):
             total = Op("add", (total, Op("mul", (index, stride), INDEX)), INDEX)
         return simplify(total)
+
+    def entry(self, offset: Expr) -> int | float | None:
+        """The constant at an offset that is a number, where the array is a table."""
+        values, type = self.array.values, self.array.type
+        if values is None or not isinstance(offset, Const) or (type.is_float and type.bits < 32):
+            return None
+        if not 0 <= int(offset.value) < len(values):
+            return None  # of a copy that never runs
+        value = values[int(offset.value)]
+        return int(value) if type == BOOL else value
 
 
 def place(array: Array) -> Place:

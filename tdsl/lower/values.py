@@ -103,6 +103,8 @@ class Values:
             return v.Op(op, tuple(args), self.mask_type(args[0].type.elem.bits))
         if op in k.LOGIC:
             return self._logic(op, args)
+        if op == "mul" and type.is_float and (other := _without_one(args)) is not None:
+            return other
         if op in ("min", "max") and self.numerics.strict and type.is_float:
             op += "_strict"
         if self.numerics.strict and is_elementary(op, type):
@@ -328,6 +330,9 @@ class Values:
         kept = self.read(array, offset, mask)
         if kept is not None:
             return kept
+        entry = self.places[array].entry(offset)
+        if entry is not None:
+            return v.Const(entry, self.type(elem))
         parts = None if has_data(offset) else linear_in(offset, v.LANE)
         if parts is not None and (parts[1] == const(0) or self.lanes == 1):
             # One element for all lanes.
@@ -364,6 +369,14 @@ def uniform(mask: v.Value | None) -> v.Value | None:
             return v.Op(op, tuple(p for p in parts if p is not None), v.VType(BOOL))
         case _:
             return None
+
+
+def _without_one(args: list[v.Value]) -> v.Value | None:
+    """The other factor of a product with 1, which is exact."""
+    for one, other in (args, reversed(args)):
+        if isinstance(one, v.Const) and one.value == 1.0:
+            return other
+    return None
 
 
 def _fuse(op: str, left: v.Value, right: v.Value) -> v.Value | None:

@@ -392,6 +392,8 @@ class Walk:
                     raise Miscompiled(f"{stmt.name} reads {register.name}, which holds nothing")
             match(leaf, accesses, active, found, stmt)
         for access, leaves in zip(accesses, found, strict=True):
+            if self.program.arrays[access.array].values is not None:
+                continue  # what a table holds may stand in the text
             needed = access.must & active
             left = needed.copy()
             for leaf in leaves:
