@@ -315,9 +315,27 @@ class Vector:
                 for each in rest:
                     total = _lifted(_OPS[op], (total, each))
                 return [total]
+            case v.Repeat(arg):
+                return self.value(arg, env) * (lanes // arg.type.lanes)
+            case v.Dot(acc, first, second):
+                pairs = zip(self.value(first, env), self.value(second, env), strict=True)
+                products = [_product(a, b) for a, b in pairs]
+                return [
+                    _total(start, products[n * value.group : (n + 1) * value.group])
+                    for n, start in enumerate(self.value(acc, env))
+                ]
 
     def loaded(self, buffer: str, places: Iterator[int], mask: list[Any]) -> list[Any]:
         return [self.memory._at(buffer, p) if on else 0 for p, on in zip(places, mask, strict=True)]
+
+
+def _product(a: Any, b: Any) -> Any:
+    """0 times what was never written is 0, whatever lies there."""
+    return 0 if 0 in (a, b) else _lifted(_OPS["mul"], (a, b))
+
+
+def _total(start: Any, parts: list[Any]) -> Any:
+    return None if None in (start, *parts) else start + sum(parts)
 
 
 def _lifted(op: Any, args: tuple[Any, ...]) -> Any:

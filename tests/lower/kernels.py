@@ -132,6 +132,24 @@ schedule scale for any {
 }
 """
 
+DOTS = """
+kernel gemm(M, N, K) {
+    in  A: i8[M, K]
+    in  B: i8[(K + 3) // 4, N, 4]
+    out C: i32[M, N]
+    C[i, j] = sum[k in 0..K](i32(A[i, k]) * i32(B[k // 4, j, k % 4]))
+}
+schedule gemm for any {
+    split i by 2 -> io, ii tail cases
+    split j by 32 -> jo, ji tail mask
+    split k by 4 -> kg, kk tail mask
+    reorder io, jo, kg, ii, ji, kk
+    unroll ii
+    vectorize ji
+    dot kk
+}
+"""
+
 KERNELS = {
     "tile": TILE,
     "blocked": BLOCKED,
@@ -142,6 +160,7 @@ KERNELS = {
     "blur": BLUR,
     "shift": SHIFT,
     "copies": COPIES,
+    "dots": DOTS,
 }
 
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tdsl
+from tdsl import driver
+from tdsl.ir import vector as v
+from tdsl.lower.check_instances import check_instances
+from tdsl.polyhedral.rebuild import Miscompiled
+from tdsl.polyhedral.validate import Order
+from tdsl.syntax.parser import parse
 from tdsl.targets import native, runnable, target
+from tests.lower.mutants import mutants
 
 Array = np.ndarray[Any, Any]
 LEVELS = (
@@ -123,3 +132,89 @@ def test_pairs_of_bf16(level: str) -> None:
         rows = B.transpose(0, 2, 1).reshape(-1, n)[:k]
         want = numbers(A) @ numbers(rows)
         np.testing.assert_allclose(function(A=A, B=B), want, rtol=1e-5, atol=1e-4)
+
+
+def test_operands_that_lie_in_another_way_are_refused() -> None:
+    """The refusal names the copy that would lie right."""
+    plain = packed("u8", "i8", "i32").replace("[(K + 3) // 4, N, 4]", "[K, N]")
+    text = plain.replace("B[k // 4, j, k % 4]", "B[k, j]")
+    with pytest.raises(tdsl.IllegalSchedule) as caught:
+        compiled(text, "native")
+    assert "what C reads of B is not contiguous over [ji, kk]" in str(caught.value)
+    assert "pack C.B as Bp[kg, jo, ji, kk]" in str(caught.value)
+
+
+def test_lanes_that_share_both_operands_are_refused() -> None:
+    text = packed("u8", "i8", "i32").replace("B[k // 4, j, k % 4]", "B[k // 4, 0, k % 4]")
+    with pytest.raises(tdsl.IllegalSchedule, match="nothing that C multiplies differs between"):
+        compiled(text.replace("out C", "assume N >= 1\n    out C"), "native")
+
+
+def test_both_operands_may_lie_in_lanes() -> None:
+    text = """
+    kernel gemm(N) {
+        in  x: i8[N, 16, 4]
+        in  y: i8[N, 16, 4]
+        out s: i32[16]
+
+        s[l] = sum[n, g in 0..4](i32(x[n, l, g]) * i32(y[n, l, g]))
+    }
+    schedule gemm for any {
+        reorder n, l, g
+        vectorize l
+        dot g
+    }
+    """
+    function = compiled(text, "native")
+    for n in (0, 1, 5):
+        x, y = extremes("i8", (n, 16, 4), 1), extremes("i8", (n, 16, 4), 2)
+        want = (x.astype(np.int64) * y).sum(axis=(0, 2)).astype(np.int32)
+        np.testing.assert_array_equal(function(x=x, y=y), want)
+
+
+def test_lanes_may_be_terms_too() -> None:
+    """A product of two vectors of bytes: lanes of partial sums of groups."""
+    text = """
+    kernel gemm(N) {
+        in  x: i8[N]
+        in  y: i8[N]
+        out s: i32
+        assume N % 64 == 0
+
+        s = sum[k](i32(x[k]) * i32(y[k]))
+    }
+    schedule gemm for any {
+        split k by 64 -> ko, k1
+        split k1 by 4 -> l, g
+        vectorize l
+        dot g
+    }
+    """
+    function = compiled(text, "native")
+    for n in (0, 64, 192):
+        x, y = extremes("i8", (n,), 3), extremes("i8", (n,), 4)
+        want = np.int64(x.astype(np.int64) @ y.astype(np.int64)).astype(np.int32)
+        assert function(x=x, y=y) == want
+
+
+def test_a_float_that_is_masked_on_one_side_is_seen() -> None:
+    """0 times what lies behind the end may be NaN."""
+    made = driver.run(
+        parse(packed("bf16", "bf16", "f32", first="reassociate C"), "gemm.tdsl"),
+        driver.Options("gemm", target("avx512")),
+        until="validated",
+    )
+    program, lowered = made.scheduled.program, made.lowered
+    order = Order(made.dependences, made.scheduled.reassociate)
+    check_instances(program, lowered, order)
+
+    def unmasked(node: Any) -> Iterator[tuple[str, Any]]:
+        if isinstance(node, v.Load) and node.mask is not None and node.type.lanes > 2:
+            yield "mask dropped", replace(node, mask=None)
+
+    tried = list(mutants(lowered.function.body, (unmasked,)))
+    assert tried
+    for mutant in tried:
+        function = replace(lowered.function, body=mutant.tree)
+        with pytest.raises(Miscompiled):
+            check_instances(program, replace(lowered, function=function), order)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tdsl.driver import Compilation
+from tdsl.ir.dtypes import storage_dtype
 from tdsl.ir.interp import reference
 from tdsl.lower.check_instances import check_instances
 from tdsl.polyhedral.rebuild import Miscompiled
@@ -40,6 +41,13 @@ SIZES = {
         for s in [
             (0, 3, 1), (1, 20, 1), (2, 4, 0), (1, 41, 5), (3, 0, 2), (1, 17, 4), (2, 36, 3),
             (2, 41, 0), (1, 39, 9), (1, 16, 0),
+        ]
+    ],
+    "dots": [
+        dict(zip("MNK", s, strict=True))
+        for s in [
+            (0, 3, 1), (1, 1, 0), (3, 17, 1), (2, 15, 4), (1, 33, 5), (3, 32, 3), (4, 40, 9),
+            (2, 64, 8), (5, 16, 2), (1, 49, 7),
         ]
     ],
     "epilogue": [
@@ -105,7 +113,7 @@ def expected(kernel: str, target: str, sizes: Mapping[str, int]) -> Mapping[str,
     program = made(kernel, target).scheduled.program
     start = Memory.of(program, sizes)
     inputs = {
-        name: np.array(start.data[name], dtype=np.float32).reshape(start.shapes[name])
+        name: np.array(start.data[name], storage_dtype(array.type)).reshape(start.shapes[name])
         for name, array in program.arrays.items()
         if array.role in ("in", "inout")
     }
@@ -145,6 +153,7 @@ def some(found: Iterator[Mutant], most: int) -> list[Mutant]:
 
 
 CASES = [(k, "avx512") for k in KERNELS] + [("tile", "c"), ("lanes", "neon"), ("shift", "neon")]
+CASES.append(("dots", "neon"))
 
 
 @pytest.mark.parametrize("level", ["loops", "versions", "vector"])
