@@ -242,13 +242,17 @@ def _outside(tree: Node, request: Request, d: int) -> tuple[int, ...]:
     result = []
     for e, other in enumerate(request.dims):
         if other.loop is not None and e != d:
-            orders = [(s, [x.name for x in loops_of(tree, s)]) for s in request.readers]
-            if all(
-                o.index(other.loop_of(s) or "") < o.index(request.dims[d].loop_of(s) or "")
-                for s, o in orders
-            ):
+            pair = (other, request.dims[d])
+            if all(_in_order(tree, s, [x.loop_of(s) for x in pair]) for s in request.readers):
                 result.append(e)
     return tuple(result)
+
+
+def _in_order(tree: Node, reader: str, names: Sequence[str | None]) -> bool:
+    """Whether the loops stand one inside the other in this order."""
+    around = [x.name for x in loops_of(tree, reader)]
+    places = [around.index(n) for n in names if n in around]
+    return len(places) == len(names) and places == sorted(places)
 
 
 def _least(keys: isl.Set, depth: int, d: int, outside: Sequence[int]) -> isl.PwAff:
@@ -347,9 +351,9 @@ def _tile(tree: Node, request: Request, path: Sequence[str], d: int) -> _Tile:
     tile = _Tile()
     for s in request.readers:
         name = dim.loop_of(s)
-        if name is None:
+        loop = next((x for x in loops_of(tree, s) if x.name == name), None)
+        if loop is None:
             continue
-        loop = next(x for x in loops_of(tree, s) if x.name == name)
         outside = {*path, *(request.dims[e].loop_of(s) for e in _outside(tree, request, d))}
         info = loop.inner_of
         lanes = tile.lanes or loop.mark not in ("serial", "parallel")
@@ -510,8 +514,10 @@ def _redirected(program: Program, tree: Node, name: str, copy: _Copy, stored: El
         ]
         for dim in request.dims:
             loop = dim.loop_of(name)
-            if loop is not None:
+            if loop is not None and loop in around:
                 coordinates.append(from_pw_aff(around[loop].coords[name], names, sizes))
+            elif loop is not None:
+                coordinates.append(Var(loop))
             else:
                 coordinates.append(dim.of_element(site.read.indices))
         subscript = tuple(

@@ -32,7 +32,8 @@ class Dim:
     """One dimension of the copy: a loop of the readers, or an expression of A's indices.
 
     loop: the name that was written; `by_reader`: what that loop is called around a reader, where
-    it was merged with another; expr: over Var(indices); extent: of all its values, where the
+    it was merged with another. Where there is no loop any more, since it ran once, it is the
+    reader's index of that name. expr: over Var(indices); extent: of all its values, where the
     expression alone says so (a remainder).
     """
 
@@ -194,8 +195,10 @@ def keys_of(
         result = result.flat_range_product(around[loop].coords[name].as_map())
     for dim in dims:
         loop_name = dim.loop_of(name)
-        if loop_name is not None:
+        if loop_name is not None and loop_name in around:
             value = around[loop_name].coords[name]
+        elif loop_name is not None:
+            value = where.index(where.indices[loop_name])
         else:
             value = pw_aff(dim.of_element(site.read.indices), where)
         result = result.flat_range_product(value.as_map())
@@ -298,6 +301,11 @@ def several(
             rest = [x for x in missing if x != name]
             if single([s], rest):
                 missing = rest
+        if any(dim.expr is not None for dim in dims):
+            return CannotPack(
+                f"{s} reads several elements of {array} {where}",
+                "list expressions that tell all elements apart",
+            )
         verb = "is" if len(missing) == 1 else "are"
         return CannotPack(
             f"{s} reads several elements of {array} {where}: {' and '.join(missing)} {verb} "

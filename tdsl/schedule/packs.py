@@ -192,6 +192,9 @@ def _loop(state: State, d: Pack, at: LoopAt | None, readers: Sequence[str], name
                     f"{name} is fixed in {at}: a pack is indexed by loops inside it",
                     help=f"leave {name} out",
                 )
+        gone = called not in (x.name for x in around)
+        if gone and called in state.program.statements[s].indices:
+            continue  # a loop that ran once, and was left out: it is the index
         if called not in inside:
             alone = f"; {readers[0]} alone has a copy with `pack {readers[0]}.{d.array.array}`"
             raise refusal(
