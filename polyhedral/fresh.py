@@ -61,13 +61,14 @@ def choices(program: Program, tree: Node, array: str) -> Iterator[Choice]:
     small = _bytes(source)
     on_stack = small is not None and small <= MOST_BYTES
     one = replace(source, local=None, role="stack" if on_stack else "temp")
+    of_threads = one if on_stack else replace(one, role="scratch")
     home = _home(program, tree, array)
-    if home and (on_stack or all(loop.mark == "serial" for loop in home)):
-        yield Choice(_with(program, one), _named(program, home, array))
+    if home:
+        own = of_threads if any(loop.mark == "parallel" for loop in home) else one
+        yield Choice(_with(program, own), _named(program, home, array))
     yield Choice(_with(program, one))
-    if on_stack:
-        threads = thread_homes(program, tree, array)
-        yield from (Choice(_with(program, one), (home,)) for home in threads)
+    for thread in thread_homes(program, tree, array):
+        yield Choice(_with(program, of_threads), (thread,))
     names = around(program, array)
     for name in reversed(names):
         yield Choice(_grown(program, array, (name,)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tdsl.ir.index import ZERO, mul, simplify
@@ -24,7 +24,7 @@ def buffer(array: Array, of_threads: bool = False) -> Buffer:
     elem = stored_type(array.type)
     return Buffer(
         array.name, elem, array.shape, array.role, values, array.align, array.range,
-        array.strides, array.groups, of_threads and array.role in ("stack", "scratch"),
+        array.strides, array.groups, per_thread=of_threads and array.role in ("stack", "scratch"),
     )  # fmt: skip
 
 

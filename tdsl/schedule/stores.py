@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tdsl.diagnostics import IllegalSchedule, Note
 from tdsl.polyhedral import dependences
 from tdsl.polyhedral.box import CannotPlace
+from tdsl.polyhedral.explain import first_that_works
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.overwrites import Lost, first_lost
 from tdsl.polyhedral.place import localize
@@ -27,6 +29,7 @@ from tdsl.schedule.replaced import based, inside_homes, rebased
 from tdsl.schedule.state import ComputeRequest, Private, State
 from tdsl.syntax.print_directive import print_directive
 
+LONGER = 8  # lengths of a ring that are tried for a help line
 MEMORIES = ("registers", "stack", "scratch", "heap")
 
 
@@ -39,7 +42,7 @@ def store(state: State, d: Store, on: Sequence[str]) -> State:
         raise refusal(
             d.span,
             f"store places temps, and {array} is an argument",
-            help=f"to have it in another order inside a loop: stage {array} at a loop",
+            help=f"stage {array} at a loop: a copy may have any place and layout",
         )
     known = next((c for c in state.computed if c.array == array), None)
     request = known or ComputeRequest(array, None, None, span=d.span)
@@ -206,11 +209,33 @@ def _localized(state: State, tree: Node, request: ComputeRequest) -> State:
         lost = first_lost(state.program, program, tree, (array,), _paths(state, tree))
         if lost is not None:
             lengths = " and ".join(str(n) for _, n in request.fold)
-            raise _refused(state, request, lost, f"a ring of {lengths} for {array} is too short")
+            what = f"a ring of {lengths} for {array} is too short"
+            raise _refused(state, request, lost, what, _long_enough(state, tree, request))
     return replace(state, program=program)
 
 
-def _refused(state: State, request: ComputeRequest, lost: Lost, what: str) -> IllegalSchedule:
+def _long_enough(state: State, tree: Node, request: ComputeRequest) -> str | None:
+    """The next longer ring that keeps all values, where it is not much longer."""
+    if len(request.fold) != 1:
+        return None
+    ((dim, length),) = request.fold
+    home = () if request.store is None else path_to(tree, *request.store)
+
+    def keeps(n: int) -> bool:
+        program = localize(
+            state.program, tree, request.array, home,
+            fold={dim: n}, layout=request.layout, memory="scratch",
+        )  # fmt: skip
+        paths = _paths(state, tree)
+        return first_lost(state.program, program, tree, (request.array,), paths) is None
+
+    longer = range(length + 1, length + 1 + LONGER)
+    return first_that_works((f"a ring of {n} is long enough", partial(keeps, n)) for n in longer)
+
+
+def _refused(
+    state: State, request: ComputeRequest, lost: Lost, what: str, help: str | None = None
+) -> IllegalSchedule:
     """The refusal of memory in which a value is overwritten too early."""
     pair, statements = lost.witness, state.program.statements
     writer, reader, element, at = lost.writer, lost.reader, lost.array, ""
@@ -231,7 +256,7 @@ def _refused(state: State, request: ComputeRequest, lost: Lost, what: str) -> Il
             Note(f"and then {reader} reads it", statements[lost.reader or ""].span),
         )
     violation = Violation("storage", lost.writer, lost.reader or lost.writer, lost.array, pair)
-    error = refusal(request.span, f"{what}{at}", *notes)
+    error = refusal(request.span, f"{what}{at}", *notes, help=help)
     return IllegalSchedule(*error.diagnostics, violations=(violation,))
 
 

@@ -121,7 +121,7 @@ def test_small_kernel_compiles_quickly(
     assert min(seconds) < 3
 
 
-def doubled(parallel: bool) -> Function:
+def doubled(parallel: bool, role: str) -> Function:
     """y[i] = 2 * sum of a table times x[i, :4], each row by way of four elements on the stack."""
     t = VType(F64)
     row = add(mul(I, num(4)), J)
@@ -143,7 +143,7 @@ def doubled(parallel: bool) -> Function:
         (
             Buffer("x", F64, (N, num(4)), "in"),
             Buffer("y", F64, (N,), "out"),
-            Buffer("s", F64, (num(4),), "stack"),
+            Buffer("s", F64, (num(4),), role, per_thread=parallel),
             Buffer("w", F64, (num(4),), "table", (1.0, -0.1, 1 / 3, 1e300)),
         ),
         (),
@@ -151,11 +151,12 @@ def doubled(parallel: bool) -> Function:
     )
 
 
+@pytest.mark.parametrize("role", ["stack", "scratch"])
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("name", ["c", "native"])
-def test_stack_buffers_and_tables(name: str, parallel: bool, tmp_path: Path) -> None:
+def test_local_buffers_and_tables(name: str, parallel: bool, role: str, tmp_path: Path) -> None:
     of = target(name)
-    module = emit_module("doubled", [doubled(parallel)], of)
+    module = emit_module("doubled", [doubled(parallel, role)], of)
     assert ("#pragma omp parallel for schedule(static)" in module.c_source) == parallel
     library = build(module, of, tmp_path, ("-fopenmp",) if parallel else ())
     rng = np.random.default_rng(1)

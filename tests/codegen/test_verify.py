@@ -99,6 +99,10 @@ WRONG: dict[str, tuple[Function, str]] = {
     "two buffers": (whole(buffers=(X, X)), "two buffers share"),
     "role": (whole(buffers=(Buffer("x", F32, (), "local"),)), "the role local"),
     "stack": (whole(buffers=(Buffer("s", F32, (Size("N"),), "stack"),)), "are not constant"),
+    "threads": (
+        whole(buffers=(Buffer("t", F32, (Size("N"),), "temp", per_thread=True),)),
+        "no thread's own",
+    ),
     "table": (whole(buffers=(Buffer("t", F32, (num(1),), "table"),)), "has no values"),
     "extent": (whole(buffers=(Buffer("x", F32, (Var("q"),), "in"),)), "the index q"),
 }  # fmt: skip

@@ -90,7 +90,7 @@ def test_a_tile_of_lu_at_its_own_loop_is_refused_or_right() -> None:
 @pytest.mark.parametrize(
     ("directives", "word"),
     [
-        ("stage B at i", "B"),  # its rows have no constant length
+        ("stage B at i in stack", "B"),  # its rows have no constant length
         ("split k by 4 -> ko, ki  stage Z at ko", "Z"),
         ("split k by 4 -> ko, ki  stage A at nowhere", "nowhere"),
     ],
