@@ -106,8 +106,8 @@ class _KernelPrinter:
         self._function = variants[0]
         start = prefix + self._function.name
 
-        def derived(end: str) -> str:
-            taken.append(external.add("derived", start + end))
+        def derived(end: str, kind: str = "derived") -> str:
+            taken.append(external.add(kind, start + end))
             return taken[-1]
 
         taken: list[str] = []
@@ -118,8 +118,9 @@ class _KernelPrinter:
             prepared = CPrepared(*map(derived, ends))
         self._choice, self._places = derived("_choice"), derived("_prepared_at")
         labels = [_label(f) if len(variants) > 1 else "" for f in variants]
-        self._runs = [derived(f"_run{label}") for label in labels]
-        self._fills = [derived(f"_fill{label}") for label in labels]
+        # A kind for each: two variants may have one name, or that of a function above.
+        self._runs = [derived(f"_run{x}", f"run {n}") for n, x in enumerate(labels)]
+        self._fills = [derived(f"_fill{x}", f"fill {n}") for n, x in enumerate(labels)]
         wanted = dict.fromkeys(name for f in variants for name in _wanted(f))
         self._names = Names(taken=taken, wanted=wanted)
         self.described = describe(

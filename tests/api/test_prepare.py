@@ -143,13 +143,13 @@ def test_wrong_preparations_are_refused(once: Built) -> None:
 def test_wrong_calls_of_what_is_prepared_are_refused(once: Built) -> None:
     a = arrays(2, 3, 4)
     ready = once.prepare(**const(a))
+    out = a["w"][:2, :3]
     for _ in range(2):
         wrong(lambda: ready(x=a["x"], w=a["w"]), TypeError, "argument 'w' was prepared")
         wrong(lambda: ready(), TypeError, "missing argument 'x'")
         wrong(lambda: ready(a["x"], None, a["x"]), TypeError, "takes 2 arguments (x, y)")
         wrong(lambda: ready(x=a["x"][:, :3]), ValueError, "expected shape")
         wrong(lambda: ready(x=a["x"].astype(np.float64)), TypeError, "argument 'x'")
-        out = a["w"][:2, :3]
         wrong(lambda: ready(x=a["x"], y=out), ValueError, "arguments 'y' and 'w'")
         np.testing.assert_array_equal(ready(x=a["x"]), expected(a))
 
