@@ -11,6 +11,8 @@ from tdsl.polyhedral.flowgroup import Group, Through, own
 from tdsl.polyhedral.flowreads import Read
 from tdsl.polyhedral.flowtext import FlowChanged
 from tdsl.polyhedral.program import Stmt
+from tdsl.polyhedral.text import instance_text, sizes_text
+from tdsl.polyhedral.witness import smallest
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
@@ -93,8 +95,12 @@ class Terms:
         same = origin.apply_range(back.reverse())
         if one is other:
             same = same.subtract(isl.Map.identity(same.get_space()))
-        if not same.intersect(_of_one_definition(mine, one, other)).is_empty():
-            raise FlowChanged(f"{one.name} adds a term of {was.name} twice", one.name)
+        twice = same.intersect(_of_one_definition(mine, one, other))
+        if not twice.is_empty():
+            texts, at = self._instances(twice, one, other)
+            term = "the same term" if one is other else f"a term of {was.name}"
+            text = f"{texts[0]} and {texts[1]} both add {term}{at}"
+            raise FlowChanged(text, one.name, was.write.array)
 
     def _in_order(self, mine: Through, base: Through, one: Stmt, other: Stmt) -> None:
         origins = self.group.matched.origins
@@ -108,11 +114,28 @@ class Terms:
         there = base.elements[was.name].apply_range(base.elements[been.name].reverse())
         wrong = origin.apply_range(there.intersect(order)).apply_range(back.reverse())
         wrong = wrong.intersect(reverse.reverse())
-        if wrong.is_empty() or wrong.is_disjoint(_of_one_definition(mine, one, other)):
+        if wrong.is_empty():
             return
-        array = was.write.array
-        text = f"{other.name} updates {array} before {one.name}, which must come first"
-        raise FlowChanged(text, other.name, array)
+        wrong = wrong.intersect(_of_one_definition(mine, one, other))
+        if not wrong.is_empty():
+            texts, at = self._instances(wrong, one, other)
+            array = was.write.array
+            text = f"{texts[1]} updates {array} before {texts[0]}, which must come first{at}"
+            raise FlowChanged(text, other.name, array)
+
+    def _instances(self, pairs: isl.Map, one: Stmt, other: Stmt) -> tuple[list[str], str]:
+        """The smallest pair in words, and the sizes."""
+        program = self.group.new.program
+        found = smallest(pairs.wrap(), program.context)
+        if found is None:
+            return [one.name, other.name], ""
+        split = len(one.indices)
+        texts = [
+            instance_text(one.name, one.indices, found.values[:split]),
+            instance_text(other.name, other.indices, found.values[split:]),
+        ]
+        sizes = sizes_text(dict(zip(program.params, found.sizes, strict=True)))
+        return texts, f", with {sizes}" if sizes else ""
 
     def _may_change(self, one: Stmt, was: Stmt, other: Stmt, been: Stmt) -> bool:
         """As `dependences.may_reorder`: whether two updates of an element may change places."""
