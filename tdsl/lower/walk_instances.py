@@ -185,9 +185,8 @@ class Walk:
                 old = v.Ref(register.name, value.type)
                 on = mask_of(running(value, old, scope.lets), scope.lets, env)
                 write = write.where(on.may)
-            if origin.lanes is not None and write.active.shape[1] == lanes:
-                on = mask_of(origin.lanes, scope.lets, env)
-                write = replace(write, active=write.active & on.may)
+            if origin.lanes is not None and write.active.shape[1] == lanes * origin.terms:
+                write = write.where(mask_of(origin.lanes, scope.lets, env).may)
             write.ids = ids
             register.writes.append(write)
             if not write.stmt.is_update and write.active.shape[1] == lanes:
