@@ -1,9 +1,10 @@
 """OpenMP threads of compiled kernels.
 
-GNU's OpenMP keeps a pool of threads for each thread that entered a parallel region. After a fork
-the pool is on record but its threads are gone, and the next region waits for them for ever. In a
-forked child the thread that survived therefore runs regions alone; results do not depend on the
-number of threads. Threads that the child starts have no pool yet and are not limited.
+GNU's OpenMP keeps a pool of threads for each thread that entered a parallel region, whoever's it
+was. After a fork the pool is on record but its threads are gone, and the next region waits for
+them for ever. Where OpenMP was there before a fork, parallel kernels therefore run on one thread
+in the thread that survived it; results do not depend on the number of threads. Threads that the
+child starts have no pool yet and are not limited.
 """
 
 from __future__ import annotations
@@ -11,24 +12,34 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import threading
 
 RUNTIMES = ("libgomp.so.1", "libomp.so", "libomp.dylib")
 
-_parallel_calls: set[int] = set()  # process ids in which a parallel kernel ran
+_survivor: int | None = None  # the thread that may have lost its pool in a fork
 
 
 def note_parallel_call() -> None:
-    """Tell that this process has threads of OpenMP."""
-    _parallel_calls.add(os.getpid())
+    """Before each call of a parallel kernel."""
+    if _survivor is not None and _survivor == threading.get_ident():
+        for runtime in _runtimes():
+            runtime.omp_set_num_threads(1)
 
 
 def set_threads(number: int) -> None:
     """Let parallel kernels called from this thread use `number` threads.
 
-    It speaks to the OpenMP runtimes in this process: load the kernels first.
+    It speaks to the OpenMP runtimes in this process: load the kernels first. Raises RuntimeError
+    for more than one thread where a fork took them away.
     """
     if number < 1:
         raise ValueError(f"expected at least 1 thread, got {number}")
+    if number > 1 and _survivor == threading.get_ident():
+        raise RuntimeError(
+            "this process was forked from one that uses OpenMP, whose threads a fork does not "
+            "copy: parallel kernels run on one thread here. Start processes with the method "
+            "'spawn' of multiprocessing, or call the kernels from a new thread"
+        )
     for runtime in _runtimes():
         runtime.omp_set_num_threads(number)
 
@@ -49,8 +60,9 @@ def _runtimes() -> list[ctypes.CDLL]:
 
 
 def _after_fork() -> None:
-    if os.getppid() in _parallel_calls:
-        set_threads(1)
+    global _survivor
+    if _survivor is not None or _runtimes():
+        _survivor = threading.get_ident()
 
 
 os.register_at_fork(after_in_child=_after_fork)

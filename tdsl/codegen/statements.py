@@ -183,7 +183,7 @@ class StatementPrinter:
         if loop.fence:
             return [*lines, *self._fenced(loop, head, own, depth)]
         if loop.parallel:
-            lines.append(f"{pad}#pragma omp parallel for schedule(static){self._threads(own)}")
+            lines.append(f"{pad}#pragma omp parallel for schedule(static){self._team(own)}")
         lines += wrap(head)
         lines += self._loop_body(loop, own, depth)
         return lines
@@ -192,7 +192,7 @@ class StatementPrinter:
         """A parallel loop in which each thread ends with a fence."""
         pad, deeper = "    " * depth, "    " * (depth + 1)
         return [
-            f"{pad}#pragma omp parallel{self._threads(own)}",
+            f"{pad}#pragma omp parallel{self._team(own)}",
             f"{pad}{{",
             f"{deeper}#pragma omp for schedule(static) nowait",
             *wrap("    " + head),
@@ -201,10 +201,13 @@ class StatementPrinter:
             f"{pad}}}",
         ]
 
-    def _threads(self, own: Sequence[Buffer]) -> str:
-        """A clause for the number of threads, where each has a slice of the workspace."""
+    def _team(self, own: Sequence[Buffer]) -> str:
+        """Clauses: a caller who is one of many threads gets no more, and there are as many as have
+        a slice of the workspace, where there are slices."""
+        self._unit.headers.add("omp.h")
         sliced = any(is_sliced(b) for b in own)
-        return f" num_threads({threads_name(self._names)})" if sliced else ""
+        threads = f" num_threads({threads_name(self._names)})" if sliced else ""
+        return f" if(!omp_in_parallel()){threads}"
 
     def _loop_body(self, loop: For, own: Sequence[Buffer], depth: int) -> list[str]:
         """All behind the loop's head."""

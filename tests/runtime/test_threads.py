@@ -119,6 +119,50 @@ def test_parallel_kernels_run_after_a_fork() -> None:
     assert done.stdout == f"{999.0**2}\nTrue\n"
 
 
+@pytest.mark.parametrize("loaded_by", ["kernel(N=1000)", "ctypes_region()"])
+def test_processes_of_a_pool_that_forks_do_not_hang(loaded_by: str) -> None:
+    """Whoever used OpenMP before, and in forks of forks; more threads are refused."""
+    code = (
+        "import ctypes, multiprocessing\n"
+        "from tests.runtime.test_threads import *\n"
+        "kernel = compiled(SQUARES, SQUARES_ENTRY, SQUARES_SHAPES)\n"
+        "def ctypes_region():\n"
+        "    y = np.zeros(1000, np.int64)\n"
+        "    library = ctypes.CDLL(kernel.library_path)\n"
+        "    library.squares(ctypes.c_int64(1000), ctypes.c_void_p(y.ctypes.data), None)\n"
+        "    assert y[-1] == 999**2\n"
+        "def child(depth):\n"
+        "    last = int(kernel(N=1000)[-1])\n"
+        "    try:\n"
+        "        set_threads(2)\n"
+        "    except RuntimeError as error:\n"
+        "        assert 'spawn' in str(error)\n"
+        "    else:\n"
+        "        last = -1\n"
+        "    with ThreadPoolExecutor(1) as threads:\n"
+        "        last += int(threads.submit(lambda: kernel(N=1000)[-1]).result())\n"
+        "    if depth:\n"
+        "        process = multiprocessing.get_context('fork').Process(target=child, args=(0,))\n"
+        "        process.start()\n"
+        "        process.join()\n"
+        "        last += process.exitcode\n"
+        "    return last\n"
+        f"{loaded_by}\n"
+        "with multiprocessing.get_context('fork').Pool(2) as pool:\n"
+        "    print(set(pool.map_async(child, [0] * 4).get(60)))\n"
+        "reader, writer = os.pipe()\n"
+        "if os.fork() == 0:\n"
+        "    os.write(writer, str(child(1)).encode())\n"
+        "    os._exit(0)\n"
+        "print(os.read(reader, 99).decode())\n"
+        "set_threads(2)\n"
+        "print(kernel(N=1000)[-1])\n"
+    )
+    done = run_python(code, OMP_NUM_THREADS="4")
+    both = 2 * 999**2
+    assert done.stdout == f"{ {both} }\n{both}\n{999**2}\n"
+
+
 def test_the_number_of_threads_can_be_set() -> None:
     code = (
         "from tests.runtime.test_threads import *\n"
