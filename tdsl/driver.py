@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass, field, replace
 
 from tdsl.codegen.module import CModule, emit_module
 from tdsl.diagnostics import Diagnostic, Error, IllegalSchedule, Note
+from tdsl.ir.dtypes import storage_dtype
 from tdsl.ir.kernel import Array, Const, Expr, Kernel
 from tdsl.ir.steps import written_strides
 from tdsl.ir.vector import Function
@@ -264,7 +265,29 @@ def complete(front: Compilation, *, until: str = "validated") -> tuple[Compilati
             parts.append(resume(front, replace(front.options, knobs=given), variant, until=until))
         except Error as error:
             raise _in_variant(error, front.kernel.name, variant) from None
+    _check_interfaces(parts)
     return tuple(parts)
+
+
+def _check_interfaces(parts: Sequence[Compilation]) -> None:
+    """Variants of one entry take their arguments alike: a layout of one is that of all."""
+    if any(part.lowered is None for part in parts):
+        return
+    first = parts[0]
+    for part in parts[1:]:
+        pairs = zip(first.lowered.function.arguments, part.lowered.function.arguments, strict=True)
+        for a, b in pairs:
+            if a != b:
+                labels = [
+                    f"the schedule {p.label}" if p.label else "its own order" for p in (first, part)
+                ]
+                raise IllegalSchedule.at(
+                    None,
+                    f"{labels[0]} of {first.kernel.name} lays {a.name} out in another way than "
+                    f"{labels[1]}, and one function takes it for both",
+                    help="give all variants the same layout, name one of them, or bind the sizes "
+                    "that their conditions ask about",
+                )
 
 
 def _offered(front: Compilation, variant: surface.Schedule | None) -> frozenset[str]:
@@ -333,6 +356,7 @@ def argument(array: Array, *, by_value: bool = False) -> Argument:
         array.align,
         array.strides is not None,
         tuple(n for n, s in enumerate(written) if isinstance(s, str)),
+        storage_dtype(array.type) if array.type.fields else None,
     )
 
 

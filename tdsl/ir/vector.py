@@ -379,7 +379,8 @@ class Buffer:
     dimension are already inside the offsets. values: of a table, flat. range: what an argument's
     values promise, lo (inclusive) and hi (exclusive): checked on entry. strides: of an argument
     that is not row-major and contiguous, in elements, for the checks on entry; a name is a C
-    argument that follows the array. groups: as in `kernel.Array`, for what is said of it.
+    argument that follows the array. groups, field: as in `kernel.Array`; groups are for what is
+    said of it.
     """
 
     name: str
@@ -391,6 +392,7 @@ class Buffer:
     range: tuple[Index, Index] | None = None
     strides: tuple[Index | str, ...] | None = None
     groups: tuple[int, ...] = ()
+    field: tuple[str, int] | None = None
     per_thread: bool = False
 
     @property
@@ -423,6 +425,11 @@ class Function:
     condition: Index | None = None
     prepare: Block | None = None
     const_sizes: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[Buffer, ...]:
+        """The buffers that a caller gives, in order."""
+        return tuple(b for b in self.buffers if b.role in ("in", "const", "out", "inout"))
 
     @property
     def blocks(self) -> tuple[Block, ...]:
