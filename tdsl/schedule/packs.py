@@ -32,7 +32,8 @@ def pack(state: State, d: Pack, on: Sequence[str]) -> State:
     state = based(state)
     program = state.program
     array = _array(program, d)
-    at = one(state, d.at, on) if isinstance(d.at, LoopRef) else None
+    owners = on if d.array.statement is None else (d.array.statement,)  # whose loop a bare name is
+    at = one(state, d.at, owners) if isinstance(d.at, LoopRef) else None
     readers = _readers(state, d, at)
     if d.memory is not None and d.memory not in MEMORIES:
         raise refusal(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tdsl
-from tdsl.diagnostics import IllegalSchedule
 from tdsl.ir.kernel import Const, Read, Select, Size, walk
 from tdsl.polyhedral.program import Stmt
 from tdsl.runtime.guard import guarded, guarded_copy
-from tdsl.schedule.packs import is_exact
-from tdsl.ir.types import TYPES
 from tests.schedule.run import scheduled
 
 Array = np.ndarray[Any, Any]
@@ -201,7 +198,7 @@ COMPUTED = """compute acc at y.po
     [
         ("inline xp", "pack w at prepare as [ko, r, c, k]"),
         ("inline xp", "pack w at prepare as [ko, r, c, k]  pack x at y.po as [r, c, p]"),
-        ("compute xp at y.n", "pack w at y.ko as [r, c, k]  pack xp at y.po as [c, r, p]"),
+        ("", "compute xp at y.n  pack w at y.ko as [r, c, k]  pack xp at y.po as [c, r, p]"),
     ],
 )
 def test_weights_and_padded_inputs(prepared: str, directives: str, target: str) -> None:
