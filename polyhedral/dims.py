@@ -321,6 +321,12 @@ def _counts(
     if rest.plain_is_universe():
         return [None] * len(ranges), None, None
     basics = rest.get_basic_sets()
+    if len(basics) > 1:
+        # Parts that differ in what is known alone: their common bounds say all.
+        hull = rest.simple_hull().to_set()
+        if hull.intersect(known).is_equal(scanned.intersect(known)):
+            rest = hull.gist(known).coalesce()
+            basics = rest.get_basic_sets()
     single = None
     if len(basics) == 1 and not any(r.text for r in ranges):
         single = _read_off(basics[0], ranges, depth, names, sizes)
