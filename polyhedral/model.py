@@ -43,7 +43,8 @@ def build(kernel: Kernel) -> Program:
     provable for it.
     """
     params = {name: f"p{n}" for n, name in enumerate(kernel.sizes)}
-    arrays = {a.name: a for a in kernel.arrays}
+    # Records are memory alone: their fields are arrays of their own.
+    arrays = {a.name: a for a in kernel.arrays if not a.type.fields}
     context = _context(kernel, params)
     extents = {
         name: extent_of(array, f"A{n}", params) for n, (name, array) in enumerate(arrays.items())

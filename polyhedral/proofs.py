@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import islpy as isl
 
 from tdsl.diagnostics import BoundsError, Diagnostic, Note
+from tdsl.ir.kernel import Array
 from tdsl.polyhedral.affine import Scope, pw_aff
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import with_inits
@@ -264,7 +265,7 @@ def _incomplete(program: Program) -> Iterator[Diagnostic]:
                 update.span,
                 BoundsError.code,
                 (Note("declared here", array.span),),
-                f"declare inout {array.name}, or define its elements first, for example by 0",
+                f"declare inout {_declared(array)}, or define its elements first, for example by 0",
             )
         elif point is not None:
             yield Diagnostic(
@@ -273,7 +274,9 @@ def _incomplete(program: Program) -> Iterator[Diagnostic]:
                 array.span,
                 BoundsError.code,
                 (),
-                _assume(program, left, f"define the rest of it, or declare inout {array.name}"),
+                _assume(
+                    program, left, f"define the rest of it, or declare inout {_declared(array)}"
+                ),
             )
 
 
@@ -318,8 +321,14 @@ def _unwritten(program: Program) -> Iterator[Diagnostic]:
                 )
 
 
-def _or_inout(program: Program, array: str) -> str:
-    return f", or declare inout {array}" if program.arrays[array].role == "out" else ""
+def _or_inout(program: Program, name: str) -> str:
+    array = program.arrays[name]
+    return f", or declare inout {_declared(array)}" if array.role == "out" else ""
+
+
+def _declared(array: Array) -> str:
+    """The name in the declaration; a field of records has that of the whole."""
+    return array.name if array.field is None else array.field[0]
 
 
 def _not_written_by(

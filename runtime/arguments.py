@@ -27,6 +27,7 @@ from typing import Any
 import cffi
 import numpy as np
 
+from tdsl.ir.dtypes import record_text
 from tdsl.ir.lowfloat import to_bf16
 from tdsl.ir.steps import filled, share_elements, span
 from tdsl.runtime.interface import SIZE_LIMIT, Argument, Entry, SizePlan
@@ -448,6 +449,8 @@ def _free(argument: Argument, array: Array) -> tuple[int, ...]:
 
 def _expected(argument: Argument) -> str:
     kind = "bf16 (uint16 bit patterns)" if argument.elem == "bf16" else str(argument.dtype)
+    if argument.record is not None:
+        kind = f"{argument.elem} ({record_text(argument.record)})"
     return f"{kind} array of {_dimensions(argument.rank)}"
 
 

@@ -25,7 +25,8 @@ class Argument:
     `role` is in, const, out or inout. `by_value`: a rank-0 input that C takes as a value; f16 and
     bf16 are then passed as the uint16_t of their bits. `align`: bytes promised, None for the
     element's own. `strided`: its strides are declared; `free`: the dimensions whose strides, in
-    elements, follow the array as int64_t.
+    elements, follow the array as int64_t. `record`: NumPy's type of records, of which `elem` is the
+    name.
     """
 
     name: str
@@ -36,11 +37,12 @@ class Argument:
     align: int | None = None
     strided: bool = False
     free: tuple[int, ...] = ()
+    record: np.dtype[Any] | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy's type; bf16 arrays hold uint16 bit patterns, for NumPy has no such type."""
-        return storage_dtype(TYPES[self.elem])
+        return storage_dtype(TYPES[self.elem]) if self.record is None else self.record
 
     @property
     def is_written(self) -> bool:
@@ -99,8 +101,9 @@ class Entry:
 
     @property
     def strided(self) -> bool:
-        """Whether an argument has strides of its own."""
-        return any(a.strided for a in self.arguments)
+        """Whether an argument has strides of its own or holds records: such calls are checked
+        whole each time."""
+        return any(a.strided or a.record is not None for a in self.arguments)
 
     @property
     def returned(self) -> tuple[str, ...]:

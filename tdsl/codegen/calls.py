@@ -9,7 +9,7 @@ from tdsl.codegen.checks import array_bytes, is_argument, is_scalar
 from tdsl.codegen.index import IndexPrinter
 from tdsl.codegen.names import Names
 from tdsl.codegen.text import wrap
-from tdsl.codegen.unit import SCALARS, Unit
+from tdsl.codegen.unit import SCALARS, Unit, memory_type
 from tdsl.codegen.workspace import (
     in_workspace,
     is_sliced,
@@ -62,7 +62,7 @@ class CVariant:
 def pointer(buffer: Buffer, *, written: bool = True) -> str:
     """`const float *` or `float *`."""
     const = "" if written and buffer.role not in ("in", "const") else "const "
-    return f"{const}{SCALARS[buffer.elem.name]} *"
+    return f"{const}{memory_type(buffer.elem)} *"
 
 
 def static_parameters(names: Names, static: Static) -> list[str]:
@@ -70,6 +70,8 @@ def static_parameters(names: Names, static: Static) -> list[str]:
     function, used = static.function, static.used
     params = [f"const int64_t {names['index', s]}" for s in function.sizes if ("index", s) in used]
     for buffer in function.buffers:
+        if buffer.elem.fields:  # what is used of records are their fields
+            params += [f"const int64_t {s}" for s in _strides(names, buffer, static)]
         if not static.uses(buffer) or buffer.role in ("stack", "table"):
             continue
         name = names["buffer", buffer.name]
@@ -80,11 +82,7 @@ def static_parameters(names: Names, static: Static) -> list[str]:
         else:
             written = buffer.role != "prepared" or static.fills
             params.append(f"{pointer(buffer, written=written)}restrict {name}")
-            params += [
-                f"const int64_t {names['index', s]}"
-                for s in buffer.free_strides
-                if ("index", s) in used
-            ]
+            params += [f"const int64_t {s}" for s in _strides(names, buffer, static)]
     if any(is_sliced(b) and static.uses(b) for b in function.buffers):
         params.append(f"const int {threads_name(names)}")
     return params
@@ -159,12 +157,16 @@ class CallPrinter:
         function, used = static.function, static.used
         arguments = [self.names["index", s] for s in function.sizes if ("index", s) in used]
         for buffer in function.buffers:
+            if buffer.elem.fields:
+                arguments += _strides(self.names, buffer, static)
             if not static.uses(buffer) or buffer.role in ("stack", "table"):
+                continue
+            if buffer.field is not None:
+                arguments.append(self._field(buffer))
                 continue
             if is_argument(buffer):
                 arguments.append(self.names["buffer", buffer.name])
-                strides = [("index", s) for s in buffer.free_strides]
-                arguments += [self.names[key] for key in strides if key in used]
+                arguments += _strides(self.names, buffer, static)
                 continue
             written = buffer.role != "prepared" or static.fills
             address = f"({pointer(buffer, written=written)})({self.places[buffer.name]})"
@@ -176,6 +178,19 @@ class CallPrinter:
         if any(is_sliced(b) and static.uses(b) for b in function.buffers):
             arguments.append(threads_argument(self.unit))
         return wrap(f"    {static.name}({', '.join(arguments)});")
+
+
+    def _field(self, buffer: Buffer) -> str:
+        """The address of a field in the first record."""
+        assert buffer.field is not None
+        record, offset = buffer.field
+        char = "const char *" if buffer.role in ("in", "const") else "char *"
+        return f"({pointer(buffer)})(({char}){self.names['buffer', record]} + {offset})"
+
+
+def _strides(names: Names, buffer: Buffer, static: Static) -> list[str]:
+    """Those of its free strides that the code uses."""
+    return [names["index", s] for s in buffer.free_strides if ("index", s) in static.used]
 
 
 def indented(lines: Sequence[str]) -> list[str]:

@@ -116,12 +116,13 @@ OUTSIDE_STRIDED = """static int tdsl_outside_strided_{name}(const {ctype} *p, in
 
 
 def is_argument(buffer: Buffer) -> bool:
-    return buffer.role in ("in", "const", "out", "inout")
+    """Passed by the caller; fields of records are in what is passed."""
+    return buffer.role in ("in", "const", "out", "inout") and buffer.field is None
 
 
 def is_scalar(buffer: Buffer) -> bool:
     """Passed by value."""
-    return buffer.role in ("in", "const") and not buffer.shape
+    return buffer.role in ("in", "const") and not buffer.shape and not buffer.elem.fields
 
 
 class ArgumentChecks:
@@ -214,7 +215,7 @@ class ArgumentChecks:
         for buffer in self._arrays:
             self._unit.helper("tdsl_unusable", UNUSABLE)
             name, size = self._names["buffer", buffer.name], self._name(buffer, "bytes")
-            align = max(buffer.align or 1, buffer.elem.bytes)
+            align = max(buffer.align or 1, buffer.elem.align)
             lines.append(f"    if (tdsl_unusable({name}, {size}, {align}))")
             lines.append("        return 3;")
         return lines

@@ -13,7 +13,7 @@ from tdsl.codegen.names import Names
 from tdsl.codegen.prepare import PreparePrinter, layout, size_check
 from tdsl.codegen.processors import arm_feature
 from tdsl.codegen.text import comment, prototype, wrap
-from tdsl.codegen.unit import SCALARS, Unit
+from tdsl.codegen.unit import Unit, memory_type
 from tdsl.codegen.workspace import in_workspace
 from tdsl.ir import kernel
 from tdsl.ir.types import ElemType
@@ -83,7 +83,7 @@ def describe(
     arguments = tuple(
         CArgument(
             b.name, names.add("buffer", b.name), b.elem, b.role, len(b.groups or b.shape),
-            is_scalar(b), max(b.align or 1, b.elem.bytes),
+            is_scalar(b), max(b.align or 1, b.elem.align),
         )
         for b in function.buffers if is_argument(b)
     )  # fmt: skip
@@ -101,7 +101,7 @@ def parameters(
     for buffer in function.buffers:
         if is_argument(buffer) and role in ("", buffer.role):
             name = names["buffer", buffer.name]
-            kind = f"{SCALARS[buffer.elem.name]} " if is_scalar(buffer) else pointer(buffer)
+            kind = f"{memory_type(buffer.elem)} " if is_scalar(buffer) else pointer(buffer)
             out.append(kind + name)
             out += [f"int64_t {names['index', stride]}" for stride in buffer.free_strides]
     return [*out, *last]

@@ -23,6 +23,7 @@ from tdsl.codegen.functions import define_functions
 from tdsl.codegen.literals import literal
 from tdsl.codegen.names import Names
 from tdsl.codegen.statements import StatementPrinter
+from tdsl.codegen.structs import guarded, records, struct
 from tdsl.codegen.text import comment, comment_text, prototype, wrap
 from tdsl.codegen.unit import SCALARS, Unit
 from tdsl.codegen.vectors import wrap_braces
@@ -76,8 +77,8 @@ def emit_module(
     for variants in kernels:
         external.add("kernel", prefix + variants[0].name)
     code: list[str] = []
-    heads: list[str] = []
-    cdef: list[str] = []
+    heads: list[str] = [line for r in records(functions) for line in guarded(r)]
+    cdef: list[str] = [line for r in records(functions) for line in struct(r)]
     described: list[CFunction] = []
     for variants in kernels:
         printer = _KernelPrinter(unit, variants, external, prefix)

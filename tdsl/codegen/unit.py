@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tdsl.codegen.names import Names
 from tdsl.codegen.text import C, call
 from tdsl.ir.types import BOOL, ElemType
 from tdsl.ir.vector import VType
@@ -22,6 +23,16 @@ _NEON = {"f": "float", "i": "int", "u": "uint"}
 def kept(elem: ElemType) -> str:
     """The name of the elements that stand for `elem` in a vector register."""
     return KEPT.get(elem.name, elem.name)
+
+
+def memory_type(elem: ElemType) -> str:
+    """The C type of an element in memory."""
+    return f"struct {record_tag(elem)}" if elem.fields else SCALARS[elem.name]
+
+
+def record_tag(elem: ElemType) -> str:
+    """The tag of a record's struct."""
+    return Names(external=True).add("record", elem.name)
 
 
 class Unit:

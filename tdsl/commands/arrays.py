@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,12 @@ def _random(
     promised: tuple[int, int] | None,
 ) -> Values:
     dtype = storage_dtype(array.type)
+    if array.type.fields:
+        records = np.zeros(shape, dtype)
+        for f in array.type.fields:
+            one = replace(array, type=f.type)
+            records[f.name] = _random(generator, one, records[f.name].shape, None)
+        return records
     if promised is not None:
         low, high = promised
         if low >= high and 0 not in shape:
@@ -122,6 +129,8 @@ def _random(
 def described(kernel: Kernel, name: str, value: Values) -> str:
     """`C: f32[64, 64]  least -2.1, greatest 3.4, mean 0.02`."""
     array = kernel.array(name)
+    if array.type.fields:
+        return "\n".join(described(k, n, v) for k, n, v in _fields(kernel, name, value))
     head = f"{name}: {array.type}{list(value.shape) if value.shape else ''}"
     if value.size == 0:
         return f"{head}  empty"
@@ -155,12 +164,16 @@ def approximate(kernel: Kernel) -> tuple[list[str], set[str]]:
                     arrays.add(s.array)
         if len(arrays) == before:
             break
-    return list(functions), arrays
+    return list(functions), arrays | {n.partition(".")[0] for n in arrays}
 
 
 def difference(kernel: Kernel, name: str, got: Values, want: Values, exact: bool) -> str | None:
     """Where an output is not what the reference says, in words; None where it is."""
     array = kernel.array(name)
+    if array.type.fields:
+        pairs = zip(_fields(kernel, name, got), _fields(kernel, name, want), strict=True)
+        found = (difference(k, n, a, b, exact) for (k, n, a), (_, _, b) in pairs)
+        return next((text for text in found if text is not None), None)
     a, b = _numbers(array, got), _numbers(array, want)
     with np.errstate(all="ignore"):
         same = (a == b) | (np.isnan(a) & np.isnan(b))
@@ -180,6 +193,12 @@ def difference(kernel: Kernel, name: str, got: Values, want: Values, exact: bool
         f"{len(wrong)} of {got.size} elements of {name} differ, the first is {place}: "
         f"got {a[first]}, the reference has {b[first]}"
     )
+
+
+def _fields(kernel: Kernel, name: str, value: Values) -> Iterator[tuple[Kernel, str, Values]]:
+    """The fields of records as arrays of their own."""
+    for f in kernel.array(name).type.fields:
+        yield kernel, f"{name}.{f.name}", value[f.name]
 
 
 def _numbers(array: Array, value: Values) -> Values:

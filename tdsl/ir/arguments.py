@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tdsl.ir.dtypes import storage_dtype
+from tdsl.ir.dtypes import record_text, storage_dtype
 from tdsl.ir.interp_ops import load
 from tdsl.ir.intervals import evaluate
 from tdsl.ir.kernel import Array, Const, Expr, Kernel, Op, Size, walk
@@ -253,7 +253,10 @@ class ArgumentPlan:
             raise TypeError(f"{name}: expected a NumPy array, got {kind}")
         if value.dtype != argument.dtype:
             held = " (bf16 bit patterns)" if argument.array.type.name == "bf16" else ""
-            raise TypeError(f"{name}: expected dtype {argument.dtype}{held}, got {value.dtype}")
+            wanted = str(argument.dtype)
+            if argument.array.type.fields:
+                wanted = record_text(argument.dtype)
+            raise TypeError(f"{name}: expected dtype {wanted}{held}, got {value.dtype}")
         rank = len(argument.array.grouped)
         if value.ndim != rank:
             raise ValueError(

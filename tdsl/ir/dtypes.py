@@ -48,8 +48,32 @@ _ELEMENTS = {dtype: type_ for type_, dtype in STORAGE.items() if type_ is not BF
 
 
 def storage_dtype(type_: ElemType) -> np.dtype[Any]:
-    """The NumPy type of an array of `type_`."""
-    return STORAGE[type_]
+    """The NumPy type of an array of `type_`; a record's has its fields where C puts them."""
+    if not type_.fields:
+        return STORAGE[type_]
+    formats = [
+        STORAGE[f.type] if f.count is None else (STORAGE[f.type], (f.count,)) for f in type_.fields
+    ]
+    return np.dtype(
+        {
+            "names": [f.name for f in type_.fields],
+            "formats": formats,
+            "offsets": [f.offset for f in type_.fields],
+            "itemsize": type_.bytes,
+        },
+        align=True,
+    )
+
+
+def record_text(dtype: np.dtype[Any]) -> str:
+    """How NumPy's type of a record is written."""
+    assert dtype.names is not None and dtype.fields is not None
+    fields = []
+    for name in dtype.names:
+        base, shape = dtype.fields[name][0].base, dtype.fields[name][0].shape
+        length = f", {shape[0]}" if shape else ""
+        fields.append(f'("{name}", "{base.str[1:]}"{length})')
+    return f"np.dtype([{', '.join(fields)}], align=True)"
 
 
 def compute_dtype(type_: ElemType) -> np.dtype[Any]:

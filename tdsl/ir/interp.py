@@ -70,7 +70,7 @@ class _Machine:
         self.record = record
         self.buffers: dict[str, Buffer] = {}
         for array in kernel.arrays:
-            if array.local is None:
+            if array.local is None and not array.type.fields:
                 self.buffers[array.name] = self._allocate(array, arrays, {})
 
     def _allocate(
@@ -80,9 +80,9 @@ class _Machine:
         dtype = storage_dtype(array.type)
         match array.role:
             case "in" | "const":
-                return Buffer(array, np.ascontiguousarray(arrays[array.name]).reshape(shape))
+                return Buffer(array, np.ascontiguousarray(_given(array, arrays)).reshape(shape))
             case "inout":
-                return Buffer(array, np.array(arrays[array.name], order="C").reshape(shape))
+                return Buffer(array, np.array(_given(array, arrays), order="C").reshape(shape))
             case "table":
                 values = [constant(Const(v, array.type)) for v in array.values or ()]
                 stored = [store(v, array.type) for v in values]
@@ -95,15 +95,23 @@ class _Machine:
     def results(self) -> dict[str, npt.NDArray[Any]]:
         """The outputs; refuses one with an element that was never written."""
         results = {}
-        for array in self.kernel.arguments:
-            if array.role not in ("out", "inout"):
+        for array in self.kernel.arrays:
+            if not array.is_written:
+                continue
+            shape = shape_of(array, self.sizes)
+            if array.type.fields:
+                results[array.name] = np.zeros(shape, storage_dtype(array.type))
                 continue
             buffer = self.buffers[array.name]
             if buffer.written is not None and not buffer.written.all():
                 element = [int(i) for i in np.argwhere(~buffer.written)[0]]
                 message = f"the output element {array.name}{element} is never written"
                 raise BoundsError.at(array.span, message)
-            results[array.name] = buffer.data.reshape(shape_of(array, self.sizes))
+            if array.field is not None:
+                record = array.field[0]
+                results[record][array.name.removeprefix(f"{record}.")] = buffer.data
+            else:
+                results[array.name] = buffer.data.reshape(shape)
         return results
 
     # ------------------------------------------------------------ order
@@ -142,6 +150,15 @@ class _Machine:
         ranges: Box = {name: (value, value + 1) for name, value in fixed.items()}
         ranges.update(box)
         StatementRun(statement, ranges, self.sizes, self.buffers, self.record).run()
+
+
+def _given(array: Array, arrays: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """The argument, or the field of one of records."""
+    if array.field is None:
+        return arrays[array.name]
+    record = array.field[0]
+    found: npt.NDArray[Any] = arrays[record][array.name.removeprefix(f"{record}.")]
+    return found
 
 
 def _initialization(statement: Statement) -> Statement:

@@ -163,7 +163,9 @@ class Array:
     None is row-major and contiguous. `range`: promised lo (inclusive) and hi (exclusive) of values.
     `local`: the name of the innermost `for` index in whose body the temp was declared, or None.
     `groups`: for each dimension of the caller's array how many of `shape` it holds, the outermost
-    first; () is one each.
+    first; () is one each. An argument of records stands for its memory alone; what is read and
+    written are the arrays of its fields, whose `field` names it and says at which byte of each
+    record they begin.
     """
 
     name: str
@@ -176,10 +178,12 @@ class Array:
     range: tuple[Expr, Expr] | None = None
     local: str | None = None
     groups: tuple[int, ...] = ()
+    field: tuple[str, int] | None = None
     span: Span | None = _span()
 
     @property
     def is_argument(self) -> bool:
+        """Whether it is, or is in, memory that callers pass."""
         return self.role in ("in", "const", "out", "inout")
 
     @property
@@ -293,7 +297,8 @@ class Kernel:
 
     @property
     def arguments(self) -> tuple[Array, ...]:
-        return tuple(a for a in self.arrays if a.is_argument)
+        """What callers pass, in order of declaration."""
+        return tuple(a for a in self.arrays if a.is_argument and a.field is None)
 
     @property
     def statements(self) -> tuple[Statement, ...]:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Member:
+    """A field of a record: one number, or `count` of them; `offset` in bytes."""
+
+    name: str
+    type: ElemType
+    count: int | None
+    offset: int
+
+
+@dataclass(frozen=True)
 class ElemType:
-    """An element type; `kind` is "float", "int", "uint" or "bool"."""
+    """An element type; `kind` is "float", "int", "uint", "bool", or "record" with its `fields`."""
 
     name: str
     kind: str
     bits: int
+    fields: tuple[Member, ...] = ()
 
     def __hash__(self) -> int:
         return hash(self.name)  # types are hashed with every expression
@@ -28,8 +40,26 @@ class ElemType:
     def bytes(self) -> int:
         return max(1, self.bits // 8)
 
+    @property
+    def align(self) -> int:
+        """What C aligns it to, in bytes."""
+        return max((f.type.align for f in self.fields), default=self.bytes)
+
     def __str__(self) -> str:
         return self.name
+
+
+def record_type(name: str, fields: Sequence[tuple[str, ElemType, int | None]]) -> ElemType:
+    """A record as C lays a struct out: fields in order, each at the next multiple of its
+    alignment, the whole a multiple of the largest."""
+    members: list[Member] = []
+    end = 0
+    for field, type_, count in fields:
+        start = -(-end // type_.align) * type_.align
+        members.append(Member(field, type_, count, start))
+        end = start + type_.bytes * (1 if count is None else count)
+    align = max(m.type.align for m in members)
+    return ElemType(name, "record", -(-end // align) * align * 8, tuple(members))
 
 
 F64 = ElemType("f64", "float", 64)

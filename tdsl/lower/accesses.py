@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tdsl.ir.kernel import Array, Expr, Read, Select, Size, children
+from tdsl.ir.kernel import Array, Expr, Read, Select, Size, children, walk
 from tdsl.lower.memory import place
 from tdsl.lower.tables import (
     CHOICE,
@@ -76,12 +76,29 @@ def _by_choice(table: Table, values: Ints) -> Ints:
 
 
 def _with_free(array: Array, table: Table) -> Table:
+    """Free strides that keep elements apart, whatever the other strides are."""
     step = np.ones(table.rows, dtype=np.int64)
+    waiting: list[tuple[str, Expr]] = []
     for stride, extent in reversed(list(zip(array.strides or (), array.shape, strict=True))):
-        if isinstance(stride, str):
-            table = table.having(size_column(stride), step)
-        step = step * (table.value(extent) + 1)
+        unknown = _unknown(stride, table)
+        if unknown:
+            waiting += [(name, extent) for name in unknown]
+        elif not isinstance(stride, str):
+            reach = np.abs(table.value(stride)) * (table.value(extent) + 1)
+            step = np.maximum(step, reach)
+    for name, extent in waiting:
+        if name not in table.columns:
+            table = table.having(name, step)
+            step = step * (table.value(extent) + 1)
     return table
+
+
+def _unknown(stride: Expr | str, table: Table) -> list[str]:
+    """The columns of free strides that a stride is made of and that have no value yet."""
+    names = [stride] if isinstance(stride, str) else [
+        e.name for e in walk(stride) if isinstance(e, Size)
+    ]  # fmt: skip
+    return [c for c in map(size_column, names) if c not in table.columns]
 
 
 def _ends(array: Array, table: Table) -> tuple[Ints, Ints]:

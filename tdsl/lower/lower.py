@@ -13,7 +13,7 @@ from tdsl.lower.context import Context
 from tdsl.lower.expand import Expander
 from tdsl.lower.fold import Folder, sums_of_constants
 from tdsl.lower.lanes import widest_bytes
-from tdsl.lower.memory import buffer, place, stored_type
+from tdsl.lower.memory import buffers, place, stored_type
 from tdsl.lower.offsets import relative
 from tdsl.lower.partition import partition
 from tdsl.lower.registers import CannotKeep
@@ -83,7 +83,7 @@ def lower(
     function = vector.Function(
         program.kernel.name,
         program.kernel.sizes,
-        tuple(buffer(a, a.name in stored.of_threads) for a in program.arrays.values()),
+        tuple(buffers(program.kernel, program.arrays.values(), stored.of_threads)),
         program.kernel.assumptions,
         body,
         notes,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tdsl.ir.index import ZERO, mul, simplify
-from tdsl.ir.kernel import INDEX, Array, Const, Expr, Op, Size
+from tdsl.ir.kernel import INDEX, Array, Const, Expr, Kernel, Op, Size
 from tdsl.ir.types import BOOL, U8, ElemType
 from tdsl.ir.vector import Buffer
 
@@ -24,8 +24,21 @@ def buffer(array: Array, of_threads: bool = False) -> Buffer:
     elem = stored_type(array.type)
     return Buffer(
         array.name, elem, array.shape, array.role, values, array.align, array.range,
-        array.strides, array.groups, per_thread=of_threads and array.role in ("stack", "scratch"),
+        array.strides, array.groups, array.field,
+        per_thread=of_threads and array.role in ("stack", "scratch"),
     )  # fmt: skip
+
+
+def buffers(
+    kernel: Kernel, arrays: Iterable[Array], of_threads: Collection[str]
+) -> Iterator[Buffer]:
+    """The memory of all arrays; records stand before the first of their fields."""
+    records: set[str] = set()
+    for array in arrays:
+        if array.field is not None and array.field[0] not in records:
+            records.add(array.field[0])
+            yield buffer(kernel.array(array.field[0]))
+        yield buffer(array, array.name in of_threads)
 
 
 @dataclass(frozen=True)

@@ -117,9 +117,13 @@ def _equation(span: Span, parts: list[Any]) -> t.Equation:
 
 
 def _target(span: Span, parts: list[Any]) -> t.Expr:
-    name, indices = parts
-    base = t.Name(declared(name), span=name.span)
-    return base if indices is None else t.Subscript(base, indices, span=span)
+    name, indices, field, inner = parts
+    target: t.Expr = t.Name(declared(name), span=name.span)
+    if indices is not None:
+        target = t.Subscript(target, indices, span=span)
+    if field is not None:
+        target = t.Field(target, used(field), span=span)
+    return target if inner is None else t.Subscript(target, inner, span=span)
 
 
 def _for(span: Span, parts: list[Any]) -> t.For:

@@ -8,11 +8,11 @@ from tdsl.diagnostics import Diagnostic, Error, Note, ParseError, Span
 from tdsl.syntax import tree
 from tdsl.syntax.expand import walk
 from tdsl.syntax.later import refuse
+from tdsl.syntax.records import record
 from tdsl.syntax.scope import RESERVED, WORDS, suggest
 
 _LATER: tuple[tuple[type, str], ...] = (
     (tree.Import, "import"), (tree.Graph, "graph"), (tree.Select, "select"),
-    (tree.Record, "record"),
 )  # fmt: skip
 
 
@@ -25,6 +25,12 @@ def check_file(file: tree.File) -> None:
     """Raise for everything that is wrong with the file's items, whichever kernel is compiled."""
     problems = list(_names(file))
     problems += [d for item in file.items if isinstance(item, tree.Def) for d in _def(item, file)]
+    for item in file.items:
+        if isinstance(item, tree.Record):
+            try:
+                record(item)
+            except Error as error:
+                problems += error.diagnostics
     for kernel in file.items:
         if isinstance(kernel, tree.Kernel):
             problems += list(duplicates(kernel))

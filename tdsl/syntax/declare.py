@@ -13,6 +13,7 @@ from tdsl.syntax import tree
 from tdsl.syntax.constants import Constants, exact, table
 from tdsl.syntax.exprs import Values
 from tdsl.syntax.reads import Context, no_data
+from tdsl.syntax.records import record, with_fields
 from tdsl.syntax.scope import Scope
 from tdsl.syntax.strides import groups, strides
 
@@ -49,6 +50,8 @@ def assumption(scope: Scope, item: tree.Assume) -> list[Expr]:
 def arrays(scope: Scope, item: tree.ArrayDecl) -> list[Array]:
     """The arrays of one declaration."""
     grouped = groups(item)
+    if item.type in scope.records:
+        _of_records(scope, item)
     shape: list[Expr] = []
     for extent in (e for dim in item.shape for e in (dim if isinstance(dim, tuple) else (dim,))):
         built = size_values(scope).bound(extent, "extent")
@@ -60,11 +63,11 @@ def arrays(scope: Scope, item: tree.ArrayDecl) -> list[Array]:
         shape.append(built)
     if item.role == "table" or item.values is not None:
         return [_table(scope, item, name, tuple(shape)) for name in item.names]
-    type_ = scope.element_type(item.type, item.span)
+    type_ = scope.records.get(item.type) or scope.element_type(item.type, item.span)
     align = None if item.align is None else _alignment(scope, item.align)
     promised = None if item.range is None else _range(scope, item, type_)
     values = size_values(scope)
-    return [
+    made = [
         Array(
             name, type_, tuple(shape), item.role, align=align,
             strides=strides(scope, item, name, shape, values), range=promised, groups=grouped,
@@ -72,6 +75,21 @@ def arrays(scope: Scope, item: tree.ArrayDecl) -> list[Array]:
         )
         for name in item.names
     ]  # fmt: skip
+    return [f for array in made for f in (with_fields(array) if type_.fields else [array])]
+
+
+def _of_records(scope: Scope, item: tree.ArrayDecl) -> None:
+    """Only arguments hold records: they are the caller's."""
+    if item.role not in ("in", "const", "out", "inout") or item.values is not None:
+        raise ParseError.at(
+            item.span, f"`{item.type}` is a record, and only arguments hold records",
+            help="a temp for each field is as good: "
+            f"`temp {item.names[0]}_{scope.records[item.type].fields[0].name}: ...`",
+        )  # fmt: skip
+    if item.range is not None:
+        raise ParseError.at(item.span, "`range` promises the values of numbers, not of records")
+    if any(isinstance(dim, tuple) for dim in item.shape):
+        raise ParseError.at(item.span, "dimensions of records are not grouped")
 
 
 def _range(scope: Scope, item: tree.ArrayDecl, type_: ElemType) -> tuple[Expr, Expr]:
@@ -123,14 +141,14 @@ def file_scope(
     a table is a second name for it."""
     defs = {i.name: i for i in file.items if isinstance(i, tree.Def)}
     combines = {i.name: i for i in file.items if isinstance(i, tree.Combine)}
-    records = {i.name for i in file.items if isinstance(i, tree.Record)}
+    records = {i.name: record(i) for i in file.items if isinstance(i, tree.Record)}
     scope = Scope(
         exact=constants.exact,
         defs={**defs, **{name: defs[target] for name, target in constants.defs.items()}},
         types=constants.types,
         sizes=sizes,
         combines=combines,
-        records=frozenset(records),
+        records=records,
     )
     plain = replace(scope, exact={}, sizes={}, types={})
     tables: dict[str, Array] = {}

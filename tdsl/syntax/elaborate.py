@@ -200,7 +200,7 @@ class _Elaboration:
         written = {d.array for d in drafts}
         read = _read_arrays(statements.values())
         for array in self.scope.arrays.values():
-            if array.role == "out" and array.name not in written:
+            if array.role == "out" and array.name not in written and not array.type.fields:
                 raise BoundsError.at(
                     array.span, f"no equation writes the output `{array.name}`",
                     help=suggest(array.name, self.scope.temps),
@@ -218,7 +218,8 @@ class _Elaboration:
     def _warnings(self, used: set[str], statements: Mapping[str, ir.Statement]) -> tuple[str, ...]:
         out: list[str] = []
         for array in self.scope.arrays.values():
-            if array.is_argument and array.name not in used:
+            fields = {f"{array.name}.{f.name}" for f in array.type.fields} or {array.name}
+            if array.is_argument and array.field is None and not fields & used:
                 out.append(f"argument `{array.name}` is not used")
         read = _read_arrays(statements.values())
         for name in sorted(self.scope.temps - read):

@@ -27,6 +27,7 @@ from tdsl.syntax.drafts import (
 from tdsl.syntax.expand import expand, rebuild
 from tdsl.syntax.exprs import Values
 from tdsl.syntax.reads import Context, no_data
+from tdsl.syntax.records import flat
 from tdsl.syntax.scope import RESERVED, Scope
 
 MOST_COPIES = 1024  # of a body that is written out
@@ -75,7 +76,7 @@ class Collector:
             match item:
                 case tree.Equation():
                     for target in item.targets:
-                        self._writers[place_of(target)[0]] += 1
+                        self._writers[place_of(self._flat(target))[0]] += 1
                 case tree.For():
                     self._count(item.body)
 
@@ -150,8 +151,11 @@ class Collector:
                 )
 
     def _written(self, expr: tree.Expr, lets: Lets) -> tree.Expr:
-        """With defs and local lets written out."""
-        return _replaced(expand(expr, self.scope.defs), lets)
+        """With defs and local lets written out, fields of records as arrays."""
+        return self._flat(_replaced(expand(expr, self.scope.defs), lets))
+
+    def _flat(self, expr: tree.Expr) -> tree.Expr:
+        return flat(expr, self.scope.arrays) if self.scope.records else expr
 
     # ------------------------------------------------------------ for
 
@@ -252,6 +256,7 @@ class Collector:
     # ------------------------------------------------------------ equations
 
     def _equation(self, equation: tree.Equation, nest: tuple[Loop, ...], lets: Lets) -> list[Draft]:
+        equation = replace(equation, targets=tuple(map(self._flat, equation.targets)))
         if len(equation.targets) == 1:
             return self._part(equation, nest, lets, "", ())
         base = self._name(equation)
@@ -344,7 +349,8 @@ class Collector:
                     f"label `{equation.label}` is the name of an array that other equations write",
                 )
             return equation.label
-        if self._writers[array] == 1:
+        writers, array = self._writers[array], array.replace(".", "_")
+        if writers == 1:
             return array
         if span is None or span not in self._numbered:
             self._unlabelled[array] += 1
@@ -359,7 +365,7 @@ class Collector:
                 span, f"two statements have the name `{name}`",
                 Note("the other one is here", self._labels[name]), help="give one of them a label",
             )  # fmt: skip
-        if name != array and self.scope.is_array(name):
+        if name != array.replace(".", "_") and self.scope.is_array(name):
             raise ParseError.at(span, f"statement `{name}` has the name of another array")
         self._labels[name] = span
 

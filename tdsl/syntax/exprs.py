@@ -12,7 +12,6 @@ from tdsl.ir.types import BOOL, ElemType
 from tdsl.syntax import tree
 from tdsl.syntax.calls import Calls
 from tdsl.syntax.constants import exact
-from tdsl.syntax.later import refuse
 from tdsl.syntax.literals import constant
 
 
@@ -82,7 +81,7 @@ class Values(Calls):
                     help="give it a name: an array of its own, defined before",
                 )  # fmt: skip
             case tree.Field():
-                raise refuse("record", expr.span)
+                raise ParseError.at(expr.span, "only an element of records has fields")
             case tree.Text():
                 raise ParseError.at(expr.span, "a quoted word has no value in a kernel")
             case _:

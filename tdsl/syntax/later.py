@@ -32,10 +32,6 @@ LATER: dict[str, Later] = {
         "yet",
         "a kernel's schedules with `when` are tried in the order of the file",
     ),
-    "record": Later(
-        "a `record` is an element type of several fields, and elements are single numbers so far",
-        "pass each field as an array of its own",
-    ),
 }
 
 

@@ -13,7 +13,7 @@ from tdsl.ir.types import BOOL, ElemType
 from tdsl.syntax import tree
 from tdsl.syntax.expand import walk
 from tdsl.syntax.indices import Indices, affine
-from tdsl.syntax.later import refuse
+from tdsl.syntax.records import no_number
 from tdsl.syntax.scope import WORDS, Scope, suggest
 
 
@@ -143,8 +143,6 @@ class Reads(ABC):
         match expr.base:
             case tree.Name(name):
                 pass
-            case tree.Field():
-                raise refuse("record", expr.span)
             case _:
                 raise ParseError.at(expr.span, "only an array has elements")
         if not self.scope.is_array(name):
@@ -162,6 +160,11 @@ class Reads(ABC):
 
     def _element(self, name: str, indices: tuple[tree.Expr, ...], span: Span | None) -> Expr:
         type_ = self.context.type_of(name, span)
+        if type_.fields:
+            raise TypeMismatch.at(
+                span, f"`{name}` holds records, and a number is wanted",
+                help=no_number(self.scope.arrays[name]),
+            )  # fmt: skip
         return Read(name, self.subscript(name, indices, span), type_, span=span)
 
     def subscript(

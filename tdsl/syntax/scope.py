@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tdsl.diagnostics import ParseError, Span
+from tdsl.diagnostics import ParseError, Span, TypeMismatch
 from tdsl.ir.affine import number
 from tdsl.ir.kernel import BITS, MATH, Array, Expr, Size
 from tdsl.ir.types import TYPES, ElemType
 from tdsl.syntax import tree
-from tdsl.syntax.later import refuse
 from tdsl.syntax.literals import Exact
 from tdsl.syntax.vocabulary import REDUCTIONS
 
@@ -33,6 +32,7 @@ class Scope:
     lets      named size expressions
     arrays    declared ones and tables; inferred temps are not here
     temps     names of arrays that equations define without a declaration
+    records   element types that the file declares
     """
 
     exact: Mapping[str, Exact] = field(default_factory=dict)
@@ -43,13 +43,13 @@ class Scope:
     arrays: Mapping[str, Array] = field(default_factory=dict)
     temps: frozenset[str] = frozenset()
     combines: Mapping[str, tree.Combine] = field(default_factory=dict)
-    records: frozenset[str] = frozenset()
+    records: Mapping[str, ElemType] = field(default_factory=dict)
 
     def element_type(self, name: str, span: Span | None) -> ElemType:
         """The element type of this name, refused where it is unknown or not compiled yet."""
         found = self.types.get(name) or TYPES.get(name)
         if name in self.records:
-            raise refuse("record", span)
+            raise TypeMismatch.at(span, f"`{name}` is a record, and a number is wanted here")
         if found is None:
             known = (*TYPES, *self.types)
             raise ParseError.at(
