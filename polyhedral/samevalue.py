@@ -132,15 +132,6 @@ class _Compare:
                 yield from self._read(old, read)  # and a wider one has it exactly
             case ((Read() | Select()), Read()) if old.type == new.type:
                 yield from self._read(old, new)
-            case (
-                Cast(mode, (Read() | Select()) as arg, type),
-                Cast(other_mode, Read() as read, other_type),
-            ) if (
-                (mode, type) == (other_mode, other_type)
-                and mode != "bitcast"
-                and is_wider(arg.type, read.type)
-            ):
-                yield from self._read(arg, read)  # the same number, kept in a wider type
             case Select(c, a, b), Select(d, x, y):
                 yield from self._condition(c, d)
                 yield from self.values(a, x)
