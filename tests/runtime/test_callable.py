@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tdsl.diagnostics import UnsupportedTarget
-from tdsl.runtime.arguments import ALIGNMENT, address
+from tdsl.runtime.arguments import ALIGNMENT, Checker, address
 from tdsl.runtime.callable import REMEMBERED, CompiledKernel
 from tdsl.runtime.interface import BuildRequest
 from tests.runtime.support import (
@@ -306,3 +306,40 @@ def test_memory_that_is_not_there_is_a_memory_error() -> None:
 def test_results_are_ordinary_arrays() -> None:
     y = compiled(AXPY, AXPY_ENTRY, AXPY_SHAPES)(a=1.0, x=X)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(y)), y)
+
+
+def test_numbers_of_numpy_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = compiled(AXPY, AXPY_ENTRY, AXPY_SHAPES)
+    x = np.arange(5, dtype=np.float32)
+    kernel(a=1.0, x=x)
+    with pytest.raises(TypeError, match="argument 'a': expected float32"):
+        kernel(a=np.float64(2.0), x=x)
+    monkeypatch.setattr(Checker, "bind", None)  # the full check would be seen
+    for number in (np.float32(2.0), 2.0):
+        np.testing.assert_array_equal(kernel(a=number, x=x), 2 * x + 1)
+
+
+INTEGERS = module(
+    "integers",
+    "int integers(int8_t a, uint64_t b, uint8_t c, double d, double *y, void *w);\n",
+    "int integers(int8_t a, uint64_t b, uint8_t c, double d, double *y, void *w) {\n"
+    "  (void)w;\n"
+    "  *y = a + (double)b + c + d;\n"
+    "  return 0;\n"
+    "}\n",
+)
+
+
+def test_numbers_of_every_type_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = ("in a: i8", "in b: u64", "in c: bool", "in d: f64")
+    kernel = compiled(INTEGERS, entry("integers", "", *numbers, "out y: f64[0]"), Shapes())
+    assert kernel(a=np.int8(-128), b=np.uint64(2**40), c=np.bool_(True), d=np.float64(0.5)) == (
+        2**40 - 127 + 0.5
+    )
+    with pytest.raises(ValueError, match="argument 'a'"):
+        kernel(a=128, b=0, c=False, d=0.0)
+    with pytest.raises(TypeError, match="argument 'b'"):
+        kernel(a=1, b=np.int64(3), c=False, d=0.0)
+    monkeypatch.setattr(Checker, "bind", None)
+    assert kernel(a=np.int8(7), b=np.uint64(2), c=True, d=np.float64(0.5)) == 10.5
+    assert kernel(a=7, b=2, c=False, d=0.5) == 9.5
