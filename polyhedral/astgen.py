@@ -135,6 +135,8 @@ class _Scan:
         if kind == isl.ast_node_type.mark:
             code = self.marks[node.mark_get_id().get_name()]
             below = node.mark_get_node()
+            if repeat is not None:  # isl left out a loop of one iteration
+                return self._once(node, names, repeat, self.block(node, names, None))
             if isinstance(code, Kept):
                 return ir.Block((ir.Scope(code.array, self.block(below, names, None), code.private),))
             return self.block(below, names, code)
@@ -147,14 +149,14 @@ class _Scan:
             return ir.Block((ir.If(condition, then, other),))
         if kind == _FOR:
             return self._for(node, names, repeat)
-        return ir.Block((self._instance(node, names),))
+        return self._once(node, names, repeat, ir.Block((self._instance(node, names),)))
 
     def _for(self, node: isl.AstNode, names: Mapping[str, Expr], repeat: Repeat | None) -> ir.Block:
         iterator = node.for_get_iterator().get_id().get_name()
         lo = from_ast(node.for_get_init(), names)
-        single = bool(node.for_is_degenerate())
-        if single and (repeat is None or not repeat.loop.hints):
-            return self.block(node.for_get_body(), {**names, iterator: lo}, None)
+        if node.for_is_degenerate():
+            body = self.block(node.for_get_body(), {**names, iterator: lo}, None)
+            return self._once(node, names, repeat, body)
         if repeat is None:
             raise AssertionError("isl made a loop that no loop of the tree asked for")
         loop = repeat.loop
@@ -163,13 +165,50 @@ class _Scan:
         while var in taken:
             var += "_"
         inside = {**names, iterator: Var(var)}
-        hi = _plus_one(lo) if single else _exclusive(node.for_get_cond(), inside)
-        step = 1 if single else int(node.for_get_inc().get_val().to_python())
+        hi = _exclusive(node.for_get_cond(), inside)
+        step = int(node.for_get_inc().get_val().to_python())
         body = self.block(node.for_get_body(), inside, None)
         mark = loop.mark
-        hints = tuple(_hint(h, inside) for h in loop.hints)
+        hints = self._hints(loop, node, inside)
         made = ir.For(loop.name, var, lo, hi, body, step, mark, loop.by, loop.notes, hints)
         return ir.Block((made,))
+
+    def _once(
+        self, node: isl.AstNode, names: Mapping[str, Expr], repeat: Repeat | None, body: ir.Block
+    ) -> ir.Block:
+        """The only iteration of a loop; it stays a loop where it has hints."""
+        if repeat is None or not repeat.loop.hints:
+            return body
+        loop = repeat.loop
+        taken = {v.name for v in names.values() if isinstance(v, Var)}
+        var = loop.name
+        while var in taken:
+            var += "_"
+        hints = self._hints(loop, node, names)
+        made = ir.For(loop.name, var, const(0), const(1), body, notes=loop.notes, hints=hints)
+        return ir.Block((made,))
+
+    def _hints(
+        self, loop: Loop, node: isl.AstNode, names: Mapping[str, Expr]
+    ) -> tuple[ir.Prefetch, ...]:
+        """A loop's hints where the coordinates have the values that some statement below has."""
+        if not loop.hints:
+            return ()
+        call = _first_call(node)
+        at: dict[str, Expr] = {}
+        for k in range(call.get_op_n_arg() - 1):
+            try:
+                at[f"c{k}"] = from_ast(call.get_op_arg(k + 1), names)
+            except KeyError:
+                break  # the coordinate of a loop further in
+
+        def here(expr: Expr) -> Expr:
+            return simplify(substitute(expr, at))
+
+        return tuple(
+            replace(h, lo=tuple(map(here, h.lo)), extents=tuple(map(here, h.extents)))
+            for h in loop.hints
+        )
 
     def _instance(self, node: isl.AstNode, names: Mapping[str, Expr]) -> ir.Instance:
         call = node.user_get_expr()
@@ -188,13 +227,16 @@ class _Scan:
         return ir.Instance(leaf.statement, index, dims, guard, always)
 
 
-def _hint(hint: ir.Prefetch, names: Mapping[str, Expr]) -> ir.Prefetch:
-    """isl calls the coordinates of the loops c0, c1, ..., as hints do."""
-
-    def here(expr: Expr) -> Expr:
-        return simplify(substitute(expr, names))
-
-    return replace(hint, lo=tuple(map(here, hint.lo)), extents=tuple(map(here, hint.extents)))
+def _first_call(node: isl.AstNode) -> isl.AstExpr:
+    """The first statement below a node."""
+    kind: Any = node.get_type()
+    if kind == isl.ast_node_type.user:
+        return node.user_get_expr()
+    if kind == isl.ast_node_type.mark:
+        return _first_call(node.mark_get_node())
+    if kind == isl.ast_node_type.block:
+        return _first_call(node.block_get_children().get_at(0))
+    return _first_call(node.if_get_then_node() if kind == _IF else node.for_get_body())
 
 
 def _counted(dim: ir.Dim, count: Expr) -> ir.Dim:

@@ -21,7 +21,7 @@ from tdsl.lower.reuse import defined, share
 from tdsl.lower.rows import Rows
 from tdsl.lower.specialize import Specializer
 from tdsl.lower.storage import Stored
-from tdsl.lower.streams import streamed
+from tdsl.lower.streams import plain, streamed
 from tdsl.lower.values import Numerics
 from tdsl.polyhedral.astgen import generate
 from tdsl.polyhedral.dims import CannotScan
@@ -86,7 +86,7 @@ def lower(
         tuple(buffers(program.kernel, program.arrays.values(), stored.of_threads)),
         program.kernel.assumptions,
         body,
-        notes,
+        (*notes, *plain(stored.streams, target)),
         prepare=prepare,
         const_sizes=tuple(s for s in program.kernel.sizes if s in const_sizes(program.kernel)),
     )

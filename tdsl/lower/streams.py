@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from tdsl.ir import vector as v
 from tdsl.ir.walk_vector import blocks, items
 from tdsl.polyhedral.program import Program
+from tdsl.targets import instructions
+from tdsl.targets.target import Target
 
 
 def streamed(block: v.Block, program: Program, streams: frozenset[str]) -> v.Block:
@@ -18,6 +20,14 @@ def streamed(block: v.Block, program: Program, streams: frozenset[str]) -> v.Blo
     marked = found.block(block)
     outside = any(_streams_alone(item) for item in marked.items)
     return v.Block((*marked.items, v.Fence())) if outside else marked
+
+
+def plain(streams: frozenset[str], target: Target) -> tuple[str, ...]:
+    """What is said of these arrays where the target has no stores past the caches."""
+    if any(op == "stream" for op, _, _ in instructions(target)):
+        return ()
+    stores = f"the stores of {target.name} do not pass the caches"
+    return tuple(f"stream {array}: {stores}" for array in sorted(streams))
 
 
 @dataclass(frozen=True)
