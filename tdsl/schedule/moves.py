@@ -52,6 +52,8 @@ def transpose(state: State, d: Transpose, on: Sequence[str]) -> State:
     name = first.statement
     for at in found:
         count = extent(state.program, state.tree, name, at.name)
+        if count == 1:
+            raise refusal(d.span, f"{at} has one iteration: there is nothing to transpose")
         if count is None or count > MOST_TURNED:
             raise refusal(
                 d.span,
