@@ -153,7 +153,12 @@ def test_each_thread_has_a_fence() -> None:
     if source:
         order = [
             source.index(line)
-            for line in ("#pragma omp parallel\n", "#pragma omp for", "_mm256_stream_ps(&", "_mm_sfence();")
+            for line in (
+                "#pragma omp parallel\n",
+                "#pragma omp for",
+                "_mm256_stream_ps(&",
+                "_mm_sfence();",
+            )
         ]
         assert order == sorted(order)
 
