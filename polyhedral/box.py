@@ -18,6 +18,7 @@ import islpy as isl
 from tdsl.ir.index import add, const, maximum, simplify, substitute
 from tdsl.ir.kernel import INDEX, Array, Const, Expr, Op, Read, Size, Var, rebuilt
 from tdsl.polyhedral.affine import Scope, mod, pw_aff, set_space
+from tdsl.polyhedral.bounds import plain_start
 from tdsl.polyhedral.extent import UNBOUNDED
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.inits import coordinate_map
@@ -183,7 +184,7 @@ def box(
             lo.append(zero)
             extents.append(source.shape[d])
         else:
-            least = found.dim_min(d).coalesce()
+            least = plain_start(found, d)
             lo.append(least)
             extents.append(_length(program, source.shape[d], found.dim_max(d).sub(least)))
     space = set_space(program.params, depth + rank)

@@ -19,7 +19,7 @@ import islpy as isl
 
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import EditError, sequence
-from tdsl.polyhedral.inits import coordinate_map, with_inits
+from tdsl.polyhedral.inits import coordinate_map, init_coordinates
 from tdsl.polyhedral.model import nest_indices, nest_of
 from tdsl.polyhedral.program import Access, Dependence, Origin, Program, Stmt
 from tdsl.polyhedral.stage import path_to
@@ -62,8 +62,13 @@ def readers_of(program: Program, arrays: Sequence[str], group: Sequence[str]) ->
         for s in program.statements.values()
         if s.name not in group
         and s.init_of not in group
-        and any(a.array in arrays for a in s.reads)
+        and any(a.array in arrays for a in _read(s))
     ]
+
+
+def _read(stmt: Stmt) -> tuple[Access, ...]:
+    """All accesses that read: an update reads the element that it writes."""
+    return (*stmt.reads, stmt.write) if stmt.is_update else stmt.reads
 
 
 @bounded("what a computation is needed for")
@@ -121,7 +126,7 @@ def _needed(
         stmt = program.statements[name]
         place = coordinate_map([loop.coords[name] for loop in loops])
         place = place.intersect_domain(stmt.domain).reverse()
-        for a in stmt.reads:
+        for a in _read(stmt):
             if a.array in arrays:
                 part = place.apply_range(a.map).intersect_params(program.context)
                 known = elements.get(a.array)
@@ -504,16 +509,18 @@ def finish(
     loops = path_to(tree, *at)
     stmt, host = program.statements[name], program.statements[at[0]]
     array = host.write.array
-    placed = with_inits(program, tree)
-    around = path_to(placed, *at)
     parts = []
     for access in stmt.reads:
         if access.array != array:
             continue
         for writer in _with_init(program, group_of(program, array)):
-            if not all(writer.name in loop.coords for loop in around):
+            term = program.statements[writer.init_of or writer.name]
+            if not all(term.name in loop.coords for loop in loops):
                 continue
-            place = coordinate_map([loop.coords[writer.name] for loop in around])
+            coordinates = [loop.coords[term.name] for loop in loops]
+            if term is not writer:
+                coordinates = init_coordinates(writer, term, loops)
+            place = coordinate_map(coordinates)
             wrote = writer.write.map.intersect_domain(writer.domain).reverse()
             parts.append(access.map.apply_range(wrote).apply_range(place))
     if not parts:

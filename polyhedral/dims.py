@@ -26,6 +26,7 @@ from tdsl.ir.index import (
     substitute,
 )
 from tdsl.ir.kernel import INDEX, Expr, Select, Size, Var
+from tdsl.polyhedral.bounds import plain_start
 from tdsl.polyhedral.from_isl import from_aff, from_constraint, from_pw_aff, from_set
 from tdsl.polyhedral.leaves import Point
 from tdsl.polyhedral.program import Program
@@ -174,7 +175,7 @@ def _range(
     extent = _largest_spread(values)
     if extent is None or extent > MOST_ITERATIONS:
         raise CannotScan(statement, dim.name)
-    first = values.lexmin_pw_multi_aff().get_at(0).coalesce()
+    first = plain_start(values)
     text = None
     if info is not None and block and info.tail.balanced:
         text = _balanced(values, block[0], info.factor, sizes)

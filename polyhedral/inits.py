@@ -95,18 +95,9 @@ def _place(init: Stmt, stmt: Stmt, chain: tuple[Node, ...], additions: _Addition
     above = [node for node in chain[:position] if isinstance(node, Loop)]
     inside = [node for node in chain[position:] if isinstance(node, Loop)]
     to_term = _same_left_hand(init, stmt)
-
-    moving = [loop for loop in above if is_reduction_loop(loop, stmt)]
-    first = _first_term(init, stmt, [loop.coords[stmt.name] for loop in moving])
-    at_first = {id(loop): value for loop, value in zip(moving, first, strict=True)}
-
-    coords: list[isl.PwAff] = []
-    for loop in above:
-        value = at_first.get(id(loop))
-        if value is None:
-            value = loop.coords[stmt.name].pullback_multi_aff(to_term)
+    coords = init_coordinates(init, stmt, above)
+    for loop, value in zip(above, coords, strict=True):
         additions.coords.setdefault(id(loop), {})[init.name] = value
-        coords.append(value)
 
     loops = []
     for loop in inside:
@@ -121,6 +112,21 @@ def _place(init: Stmt, stmt: Stmt, chain: tuple[Node, ...], additions: _Addition
     for loop in reversed(loops):
         node = replace(loop, body=node)
     additions.before.setdefault(id(chain[position]), []).append(node)
+
+
+def init_coordinates(init: Stmt, stmt: Stmt, loops: Sequence[Loop]) -> list[isl.PwAff]:
+    """Where a `S.init` inside some loops of S runs: in the iteration of its first term or, without
+    one, in the first iteration of the loops that reduce."""
+    to_term = _same_left_hand(init, stmt)
+    moving = [loop for loop in loops if is_reduction_loop(loop, stmt)]
+    first = _first_term(init, stmt, [loop.coords[stmt.name] for loop in moving])
+    at_first = {id(loop): value for loop, value in zip(moving, first, strict=True)}
+    return [
+        at_first[id(loop)]
+        if id(loop) in at_first
+        else loop.coords[stmt.name].pullback_multi_aff(to_term)
+        for loop in loops
+    ]
 
 
 def _same_left_hand(init: Stmt, stmt: Stmt) -> isl.MultiAff:

@@ -44,6 +44,12 @@ def _requested(
 ) -> State:
     if broken := check.order(state):
         raise check.illegal(state, broken, d.span, print_directive(d))
+    return _recorded(state, d, arrays, at)
+
+
+def _recorded(
+    state: State, d: Compute, arrays: Sequence[str], at: tuple[str, str] | None
+) -> State:
     others = tuple(c for c in state.computed if c.array not in arrays)
     made = (ComputeRequest(a, at, at, d.memory, span=d.span) for a in arrays)
     return replace(state, computed=(*others, *made))
@@ -54,7 +60,8 @@ def _prepared(state: State, d: Compute, names: tuple[str, ...], arrays: Sequence
     group = frozenset(s.name for s in program.statements.values() if (s.init_of or s.name) in names)
     tree = moves.to_front(program, state.tree, names, arrays, program.prepared)
     program = replace(program, prepared=program.prepared | group)
-    return _requested(replace(state, program=program, tree=tree), d, arrays, None)
+    # Others that it reads may be prepared by directives that follow: the order is asked at the end.
+    return _recorded(replace(state, program=program, tree=tree), d, arrays, None)
 
 
 def check_prepared(state: State) -> None:

@@ -206,9 +206,14 @@ def _all_inside(state: State, ref: LoopRef, others: Sequence[LoopRef], on: Seque
 
 
 def collapse(state: State, d: Collapse, on: Sequence[str]) -> State:
-    """One loop over two adjacent rectangular ones."""
-    if len(d.loops) != 2:
-        raise refusal(d.span, f"collapse joins two loops, not {len(d.loops)}")
+    """One loop over adjacent rectangular ones: two, and the result with the next one."""
+    if len(d.loops) < 2:
+        raise refusal(d.span, f"collapse joins two loops or more, not {len(d.loops)}")
+    if len(d.loops) > 2:
+        first_two = replace(d, loops=d.loops[:2])
+        joined = LoopRef(d.loops[0].statement, d.name, span=d.loops[0].span)
+        state = collapse(state, first_two, on)
+        return collapse(state, replace(d, loops=(joined, *d.loops[2:])), on)
     found = distinct(state, d.loops, on)
     _together(state, found, d.span)
     first, second = found

@@ -1,0 +1,31 @@
+"""Where values start, as plainly as it can be said."""
+
+from __future__ import annotations
+
+import islpy as isl
+
+OUT = isl.dim_type.out
+
+
+def plain_start(values: isl.Map, dim: int = 0) -> isl.PwAff:
+    """The least value of one dimension at each point or, where that is several expressions, one of
+    them that is never greater, if the values then spread no further from their start.
+
+    Rows 14 b..14 b + 14 that lie in 96 a..96 a + 96 start at 14 b: then all blocks look alike.
+    """
+    least = values.dim_min(dim).coalesce()
+    if least.n_piece() < 2:
+        return least
+    greatest = values.dim_max(dim)
+    room = greatest.sub(least).max_val()
+    if not room.is_int():
+        return least
+    everywhere = values.domain()
+    for _, aff in least.get_pieces():
+        start = isl.PwAff.from_aff(aff)
+        if not everywhere.is_subset(start.le_set(least)):
+            continue
+        spread = greatest.sub(start).max_val()
+        if spread.is_int() and spread.to_python() <= room.to_python():
+            return start
+    return least
