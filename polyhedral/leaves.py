@@ -68,7 +68,9 @@ def serial(node: Node) -> Node:
             return Seq(tuple(serial(c) for c in children))
         case Loop():
             mark = "serial" if node.mark in LANES else node.mark
-            return replace(node, mark=mark, body=serial(node.body))
+            # Copies that stay together with lanes stay together: plain loops inside jam nothing.
+            together = node.mark == "unroll" and not is_dim(node)
+            return replace(node, mark=mark, plain=node.plain or together, body=serial(node.body))
 
 
 def _sink(node: Node, dims: tuple[Loop, ...]) -> Code:

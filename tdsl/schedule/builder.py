@@ -122,9 +122,34 @@ class Directives:
     def inline(self, *statements: str) -> None:
         self._add(d.Inline(tuple(map(_name, statements))))
 
-    def stage(self, array: str, at: str, memory: str | None = None) -> None:
+    def store(
+        self,
+        statement: str,
+        at: str | None = None,
+        memory: str | None = None,
+        *,
+        fold: Mapping[str, Value] | None = None,
+        layout: Sequence[Value] | None = None,
+        inside: str | None = None,
+    ) -> None:
+        """One of `at` a loop or "root" (with `memory` and `fold`), `layout`, `inside` an array."""
+        if [at, layout, inside].count(None) != 2 or (at is None and (memory or fold)):
+            raise TypeError("store takes one of at= (with memory and fold), layout= and inside=")
+        where = at if at in (None, "root") else _ref(at)
+        rings = tuple((_name(n), _expr(length)) for n, length in (fold or {}).items())
+        name = _name(statement)
+        self._add(d.Store(name, where, memory, rings, _layout(layout), inside))
+
+    def stage(
+        self,
+        array: str,
+        at: str,
+        memory: str | None = None,
+        *,
+        layout: Sequence[Value] | None = None,
+    ) -> None:
         owner, _, name = _name(array).rpartition(".")
-        self._add(d.Stage(d.ArrayRef(name, owner or None), _ref(at), None, memory))
+        self._add(d.Stage(d.ArrayRef(name, owner or None), _ref(at), _layout(layout), memory))
 
     def let(self, name: str, value: Value) -> None:
         self._add(d.Let(name, _expr(value)))
@@ -295,6 +320,14 @@ def _ref(loop: str) -> d.LoopRef:
 
 def _refs(loops: Sequence[str]) -> tuple[d.LoopRef, ...]:
     return tuple(_ref(loop) for loop in loops)
+
+
+def _layout(storage: Sequence[Value] | None) -> tuple[Expr, ...] | None:
+    if isinstance(storage, str):
+        raise TypeError(
+            f'layout= takes a sequence, as in ("j // 16", "i", "j % 16"), got {storage!r}'
+        )
+    return None if storage is None else tuple(_expr(e) for e in storage)
 
 
 def _words(tail: str | Sequence[str]) -> tuple[str, ...]:

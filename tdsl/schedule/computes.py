@@ -27,6 +27,9 @@ def compute(state: State, d: Compute, on: Sequence[str]) -> State:
     arrays = tuple(a for a in written if moves.readers_of(state.program, [a], names))
     if not arrays:
         raise refusal(d.span, f"nothing else reads what {d.statement} computes")
+    for request in state.computed:
+        if request.array in arrays and request.at is not None:
+            raise refusal(d.span, f"{request.array} is computed at {'.'.join(request.at)} already")
     match d.at:
         case "root":
             tree = moves.to_root(state.program, state.tree, names, arrays)
@@ -51,7 +54,13 @@ def _recorded(
     state: State, d: Compute, arrays: Sequence[str], at: tuple[str, str] | None
 ) -> State:
     others = tuple(c for c in state.computed if c.array not in arrays)
-    made = (ComputeRequest(a, at, at, d.memory, span=d.span) for a in arrays)
+    known = {c.array: c for c in state.computed}
+    made = []
+    for array in arrays:
+        request = known.get(array) or ComputeRequest(array, None, None)
+        if request.fold:
+            raise refusal(d.span, f"put `compute` before the `store` that makes a ring of {array}")
+        made.append(replace(request, at=at, store=at, memory=d.memory, span=d.span))
     return replace(state, computed=(*others, *made))
 
 

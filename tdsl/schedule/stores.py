@@ -44,6 +44,12 @@ def store(state: State, d: Store, on: Sequence[str]) -> State:
             f"store places temps, and {array} is an argument",
             help=f"stage {array} at a loop: a copy may have any place and layout",
         )
+    if program.arrays[array].local is not None and (d.at is None or d.fold):
+        raise refusal(
+            d.span,
+            f"{array} is declared in the body of a `for`: its memory follows from the order",
+            help="declare it outside the `for`",
+        )
     known = next((c for c in state.computed if c.array == array), None)
     request = known or ComputeRequest(array, None, None, span=d.span)
     if d.inside is not None:
@@ -188,7 +194,8 @@ def _shared(state: State, tree: Node, request: ComputeRequest) -> State:
     if lost is not None:
         raise _refused(state, request, lost, what)
     kept = tuple(d for d in state.dependences if d.array != array)
-    return replace(state, program=program, private=private, dependences=kept)
+    stages = tuple(replace(r, array=host) if r.array == array else r for r in state.stages)
+    return replace(state, program=program, private=private, dependences=kept, stages=stages)
 
 
 def _localized(state: State, tree: Node, request: ComputeRequest) -> State:
