@@ -67,6 +67,14 @@ def test_a_name_overrides_the_condition(module: tdsl.Module) -> None:
     assert (kernel(x=x, a=0.0) == 3 * x).all()
 
 
+@pytest.mark.filterwarnings("ignore::tdsl.CompileWarning")
+def test_sizes_that_are_bound_leave_conditions() -> None:
+    kernel = tdsl.parse(MATMUL, "mm.tdsl")["matmul"].compile(target="avx2", sizes={"N": 17, "K": 1})
+    assert "tiled" not in kernel.c_source  # N is odd
+    assert "if ((tdsl_wide)" not in kernel.c_source and "M * 17 <= 4096" in kernel.c_source
+    assert [kernel.variant(m) for m in (0, 1, 240, 241)] == ["small", "row", "small", ""]
+
+
 MATMUL = """
 kernel matmul(M, N, K) {
     in A: f32[M, K]
