@@ -20,6 +20,7 @@ from tdsl.ir.kernel import Array, Const, Expr, Read, Size, Var, rebuilt
 from tdsl.polyhedral.edit import find
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.inits import coordinate_map
+from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.model import extent_of, nest_indices
 from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
 from tdsl.polyhedral.tree import Loop, Node, loops, loops_of, statements
@@ -147,7 +148,8 @@ def only_private(
 ) -> tuple[Dependence, ...]:
     """The dependences without those between iterations that have an array of their own. `tree`
     has the first terms of reductions in their places."""
-    homes = [find(tree, *at) for at in private]
+    # Lanes and jammed copies of an iteration share what lives in it.
+    homes = [home for at in private if not is_dim(home := find(tree, *at))]
     result = []
     for d in dependences:
         if d.array == array:

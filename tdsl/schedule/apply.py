@@ -16,6 +16,7 @@ from tdsl.polyhedral.model import initial_tree
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.tree import Node, statements
 from tdsl.schedule import (
+    arguments,
     check,
     computes,
     dots,
@@ -43,6 +44,7 @@ from tdsl.schedule.directives import (
     Finish,
     Fuse,
     Inline,
+    Layout,
     LoopRef,
     Order,
     Pack,
@@ -66,9 +68,9 @@ from tdsl.schedule.directives import (
     Wavefront,
 )
 from tdsl.schedule.hints import refusal, with_via
-from tdsl.schedule.later import LATER
 from tdsl.schedule.literal import integer
 from tdsl.schedule.references import candidates, every, statement_names
+from tdsl.schedule.replaced import with_lanes
 from tdsl.schedule.resolve import Resolved, Step
 from tdsl.schedule.state import LoopAt, Scheduled, State
 from tdsl.schedule.target import Target
@@ -113,6 +115,7 @@ def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Sche
     if broken := check.order(state):
         raise check.illegal(state, broken, last, None)
     moves.check_streams(state)
+    arguments.complete(state)
     for at in marks.all_marked(state):
         if at.loop.mark == "dot":
             dots.complete(state, at, _span_of(at, spans, last))
@@ -124,7 +127,7 @@ def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Sche
     return Scheduled(
         state.program, state.tree, state.reassociate, state.stages, state.warnings, tuple(trail),
         state.dependences, {**private, **homes}, state.computed, state.base,
-        frozenset(s.array for s in state.streams), state.prefetches,
+        frozenset(s.array for s in state.streams), state.prefetches, state.layouts,
     )  # fmt: skip
 
 
@@ -233,6 +236,8 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return places.stage(state, d, on)
         case Store():
             return stores.store(state, d, on)
+        case Layout():
+            return arguments.layout(state, d)
         case Expect():
             return state  # asked when there is assembly to look at
         case Compute():
@@ -241,8 +246,6 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return computes.finish(state, d, on)
         case Pack():
             return packs.pack(state, d, on)
-        case _:
-            raise refusal(d.span, LATER[type(d).__name__])
 
 
 def _ordered(state: State, d: Directive) -> State:
@@ -266,6 +269,7 @@ def _marked(state: State, d: Vectorize | Unroll | Parallel, on: tuple[str, ...])
                 state, now = marks.parallel(state, at, note, d.span)
         made.append(now)
     check.shape(state, d.span)
+    state = with_lanes(state)
     for at in made:
         if broken := check.mark(state, at):
             raise check.illegal(state, broken, d.span, note)

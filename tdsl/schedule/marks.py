@@ -13,6 +13,7 @@ from tdsl.polyhedral import edit
 from tdsl.polyhedral.extent import extent
 from tdsl.polyhedral.tree import Tail, loops, loops_of, statements
 from tdsl.schedule.hints import refusal
+from tdsl.schedule.places import hosted
 from tdsl.schedule.references import fresh
 from tdsl.schedule.state import LoopAt, State
 
@@ -53,12 +54,24 @@ def vectorize(
     lanes = width or state.lanes(_widest(state, at))
     name, tree = at.name, state.tree
     if count is None or count > VECTORS * lanes:
+        _whole(state, at, span, "split into vectors")
         name = f"{at.name}_v"
         fresh(state, [name], at.loop, [], span)
         tail = Tail("mask")
         tree = edit.split(state.program, tree, at.statement, at.name, lanes, at.name, name, tail)
     tree = edit.mark(tree, at.statement, name, "vector", width=width)
     return _noted(replace(state, tree=tree), at.statement, name, note)
+
+
+def _whole(state: State, at: LoopAt, span: Span | None, verb: str) -> None:
+    """Refuse to split a loop that hosts something."""
+    what = hosted(state, at)
+    if what is not None:
+        raise refusal(
+            span,
+            f"{at} cannot be {verb}: `{what}` stands on it",
+            help="put this directive before it",
+        )
 
 
 def _widest(state: State, at: LoopAt) -> ElemType:
@@ -83,6 +96,7 @@ def unroll(
     count = extent(state.program, state.tree, at.statement, at.name)
     name, tree = at.name, state.tree
     if by is not None and (count is None or count > by):
+        _whole(state, at, span, "split into copies")
         name, count = f"{at.name}_u", by
         fresh(state, [name], at.loop, [], span)
         tree = edit.split(state.program, tree, at.statement, at.name, by, at.name, name)

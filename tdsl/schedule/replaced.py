@@ -9,6 +9,7 @@ import islpy as isl
 
 from tdsl.polyhedral import dependences
 from tdsl.polyhedral.inits import with_inits
+from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import Loop, Node
@@ -39,10 +40,29 @@ def inside_homes(state: State, placed: Node, found: Iterable[Dependence]) -> tup
     result = []
     for d in found:
         if d.array in state.private:
-            d = replace(d, map=d.map.intersect(_same(d, path_to(placed, *state.private[d.array]))))
+            around = path_to(placed, *state.private[d.array])
+            # Lanes and jammed copies of an iteration share what lives in it.
+            own = _same(d, [loop for loop in around if not is_dim(loop)])
+            d = replace(d, map=d.map.intersect(own))
         if not d.map.is_empty():
             result.append(d)
     return tuple(result)
+
+
+def with_lanes(state: State) -> State:
+    """The state after loops were marked: what lives once in an iteration of a loop that has become
+    lanes or jammed copies has dependences between them."""
+    placed = with_inits(state.program, state.tree)
+    shared = {
+        array
+        for array, home in state.private.items()
+        if any(is_dim(loop) for loop in path_to(placed, *home))
+    }
+    if not shared:
+        return state
+    kept = tuple(d for d in state.dependences if d.array not in shared)
+    found = dependences.compute(state.program, placed, sorted(shared))
+    return replace(state, dependences=(*kept, *inside_homes(state, placed, found)))
 
 
 def _same(d: Dependence, loops: Iterable[Loop]) -> isl.Map:
