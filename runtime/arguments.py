@@ -290,8 +290,11 @@ class Checker:
         if array.dtype != dtype:
             raise self._wrong(name, expected, f"{array.dtype}{_order(array)}", TypeError)
         if array.ndim != argument.rank:
+            order = f", stored {argument.layout}" if argument.layout else ""
             raise self._wrong(
-                name, f"{_dimensions(argument.rank)}", f"{array.ndim}, of shape {array.shape}"
+                name,
+                f"{_dimensions(argument.rank)}{order}",
+                f"{array.ndim}, of shape {array.shape}",
             )
         if argument.is_written or argument.strided:
             self._usable(argument, array)
@@ -382,6 +385,10 @@ class Checker:
         try:
             if strides is not None:
                 return empty_strided(shape, argument.dtype, filled(shape, strides))
+            if argument.layout:  # what lies between its elements is 0
+                made = empty(shape, argument.dtype)
+                made.fill(0)
+                return made
             return empty(shape, argument.dtype)
         except (MemoryError, ValueError) as error:
             raise MemoryError(

@@ -26,7 +26,7 @@ class Argument:
     bf16 are then passed as the uint16_t of their bits. `align`: bytes promised, None for the
     element's own. `strided`: its strides are declared; `free`: the dimensions whose strides, in
     elements, follow the array as int64_t. `record`: NumPy's type of records, of which `elem` is the
-    name.
+    name. `layout`: the order in which a schedule stores it, as text.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Argument:
     strided: bool = False
     free: tuple[int, ...] = ()
     record: np.dtype[Any] | None = None
+    layout: str = ""
 
     @property
     def dtype(self) -> np.dtype[Any]:

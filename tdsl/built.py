@@ -94,7 +94,7 @@ def build(parts: Sequence[driver.Compilation], name: str) -> Built:
     module = driver.emit(name, parts)
     request = driver.build_request(module, target)
     (entry,) = driver.entries(module, parts)
-    plan, text = ArgumentPlan(first.kernel), schedule_text(parts)
+    plan, text = ArgumentPlan(first.interface), schedule_text(parts)
     reason = runnable(target)
     if reason is None:
         return CompiledKernel(entry, plan, load(request), schedule=text)

@@ -9,10 +9,12 @@ from tdsl.codegen.module import CModule, emit_module
 from tdsl.diagnostics import Diagnostic, Error, IllegalSchedule, Note
 from tdsl.ir.dtypes import storage_dtype
 from tdsl.ir.kernel import Array, Const, Expr, Kernel
+from tdsl.ir.laid_out import layout_text
 from tdsl.ir.steps import written_strides
 from tdsl.ir.vector import Function
 from tdsl.ir.verify_kernel import verify_kernel
 from tdsl.lower.check_instances import check_instances
+from tdsl.lower.layouts import with_layouts
 from tdsl.lower.lower import Lowered, lower
 from tdsl.lower.storage import Stored, store
 from tdsl.polyhedral import dependences, fresh, model, proofs, validate, valueflow
@@ -63,6 +65,16 @@ class Compilation:
     stored: Stored = None  # type: ignore[assignment]
     lowered: Lowered = None  # type: ignore[assignment]
     warnings: tuple[Diagnostic, ...] = ()
+
+    @property
+    def interface(self) -> Kernel:
+        """The kernel as its callers see it: with the arguments that the schedule lays out."""
+        made = {} if self.lowered is None else self.lowered.program.arrays
+        arrays = (
+            made[a.name] if a.name in made and made[a.name].layout is not None else a
+            for a in self.kernel.arrays
+        )
+        return replace(self.kernel, arrays=tuple(arrays))
 
     @property
     def label(self) -> str:
@@ -146,6 +158,10 @@ def _store(c: Compilation) -> Compilation:
     return replace(c, stored=stored)
 
 
+def _lay_out(c: Compilation) -> Compilation:
+    return replace(c, stored=with_layouts(c.stored, c.scheduled.layouts))
+
+
 def _flow(c: Compilation) -> Compilation:
     """Where a placement made statements or moved arrays: every read still gets its value."""
     s = c.scheduled
@@ -220,6 +236,7 @@ PIPELINE: tuple[Pass, ...] = (
     ("tree", _schedule),  # each directive checked, then applied
     ("storage", _store),  # the last thing that can refuse a schedule: copies, registers
     ("flow", _flow),  # copies and new places against the program before them, while it is one
+    ("layouts", _lay_out),  # above, arguments are indexed as the program does
     ("vector", _lower),  # loops, copies, lanes; verified at its end
     ("validated", _validate),  # all that was lowered, against the program: before any C
 )
@@ -357,12 +374,13 @@ def argument(array: Array, *, by_value: bool = False) -> Argument:
         array.strides is not None,
         tuple(n for n, s in enumerate(written) if isinstance(s, str)),
         storage_dtype(array.type) if array.type.fields else None,
+        layout_text(array),
     )
 
 
 def entries(module: CModule, parts: Sequence[Compilation]) -> tuple[Entry, ...]:
     """The C functions as the runtime calls them, one a kernel."""
-    kernels = {p.kernel.name: p.kernel for p in parts}
+    kernels = {p.kernel.name: p.interface for p in parts}
     return tuple(
         Entry(
             f.name,

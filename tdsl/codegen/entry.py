@@ -16,6 +16,7 @@ from tdsl.codegen.text import comment, prototype, wrap
 from tdsl.codegen.unit import Unit, memory_type
 from tdsl.codegen.workspace import in_workspace
 from tdsl.ir import kernel
+from tdsl.ir.printer import print_expr
 from tdsl.ir.types import ElemType
 from tdsl.ir.vector import Buffer, Function
 
@@ -325,6 +326,9 @@ def document(described: CFunction, function: Function, names: Names) -> list[str
                 for s in buffer.strides
             )  # fmt: skip
             kind += f", strides [{', '.join(index_names)}] in elements"
+        if buffer.layout is not None:
+            names_, stored = buffer.layout
+            kind += f", element [{', '.join(names_)}] at [{', '.join(map(print_expr, stored))}]"
         align = f", aligned to {buffer.align} bytes" if buffer.align else ""
         values = ""
         if buffer.range is not None:

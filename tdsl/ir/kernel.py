@@ -165,7 +165,8 @@ class Array:
     `groups`: for each dimension of the caller's array how many of `shape` it holds, the outermost
     first; () is one each. An argument of records stands for its memory alone; what is read and
     written are the arrays of its fields, whose `field` names it and says at which byte of each
-    record they begin.
+    record they begin. `layout`: of an argument that a schedule stores in another order, names for
+    its own dimensions and the storage indices over them; `shape` is that of the storage then.
     """
 
     name: str
@@ -179,6 +180,7 @@ class Array:
     local: str | None = None
     groups: tuple[int, ...] = ()
     field: tuple[str, int] | None = None
+    layout: tuple[tuple[str, ...], tuple[Expr, ...]] | None = None
     span: Span | None = _span()
 
     @property

@@ -379,8 +379,8 @@ class Buffer:
     dimension are already inside the offsets. values: of a table, flat. range: what an argument's
     values promise, lo (inclusive) and hi (exclusive): checked on entry. strides: of an argument
     that is not row-major and contiguous, in elements, for the checks on entry; a name is a C
-    argument that follows the array. groups, field: as in `kernel.Array`; groups are for what is
-    said of it.
+    argument that follows the array. groups, field, layout: as in `kernel.Array`; groups and layout
+    are for what is said of it.
     """
 
     name: str
@@ -393,6 +393,7 @@ class Buffer:
     strides: tuple[Index | str, ...] | None = None
     groups: tuple[int, ...] = ()
     field: tuple[str, int] | None = None
+    layout: tuple[tuple[str, ...], tuple[Index, ...]] | None = None
     per_thread: bool = False
 
     @property

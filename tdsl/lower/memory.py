@@ -24,7 +24,7 @@ def buffer(array: Array, of_threads: bool = False) -> Buffer:
     elem = stored_type(array.type)
     return Buffer(
         array.name, elem, array.shape, array.role, values, array.align, array.range,
-        array.strides, array.groups, array.field,
+        array.strides, array.groups, array.field, array.layout,
         per_thread=of_threads and array.role in ("stack", "scratch"),
     )  # fmt: skip
 

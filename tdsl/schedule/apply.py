@@ -246,6 +246,8 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return computes.finish(state, d, on)
         case Pack():
             return packs.pack(state, d, on)
+        case _:
+            raise AssertionError(f"a directive that is not resolved: {d!r}")
 
 
 def _ordered(state: State, d: Directive) -> State:

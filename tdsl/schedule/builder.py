@@ -119,6 +119,12 @@ class Directives:
     def reassociate(self, *statements: str) -> None:
         self._add(d.Reassociate(tuple(map(_name, statements))))
 
+    def layout(self, array: str, indices: Sequence[str], storage: Sequence[Value]) -> None:
+        """`layout("x", ("n", "c"), ("n", "c // 16", "c % 16"))`."""
+        stored = _layout(storage)
+        assert stored is not None
+        self._add(d.Layout(_name(array), _names(indices), stored))
+
     def inline(self, *statements: str) -> None:
         self._add(d.Inline(tuple(map(_name, statements))))
 

@@ -95,6 +95,7 @@ class State:
     aliases      (statement, name) -> the name of the loop around it that its own was merged with
     streams      what is stored past the caches
     prefetches   what is asked for before it is used
+    layouts      storage orders of arguments
     """
 
     program: Program
@@ -114,6 +115,7 @@ class State:
     aliases: Mapping[tuple[str, str], str] = field(default_factory=dict)
     streams: tuple[Stream, ...] = ()
     prefetches: tuple[PrefetchRequest, ...] = ()
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -139,3 +141,4 @@ class Scheduled:
     base: tuple[Program, Node] | None = None
     streams: frozenset[str] = frozenset()
     prefetches: tuple[PrefetchRequest, ...] = ()
+    layouts: Mapping[str, Layout] = field(default_factory=dict)

@@ -24,7 +24,6 @@ from tdsl.schedule.directives import (
     Tile,
 )
 from tdsl.schedule.hints import closest, listing, refusal
-from tdsl.schedule.later import LATER
 from tdsl.schedule.literal import integer
 from tdsl.schedule.marks import refreshed, serial
 from tdsl.schedule.places import hosted
@@ -58,8 +57,6 @@ def movable(state: State, at: LoopAt, span: Span | None, verb: str) -> None:
 def _tail(words: Sequence[str], span: Span | None) -> Tail:
     modes = [w for w in words if w != "balanced"]
     for word in modes:
-        if f"tail {word}" in LATER:
-            raise refusal(span, LATER[f"tail {word}"])
         if word not in MODES:
             help = closest(word, [*MODES, "balanced"], "tails")
             raise refusal(span, f"there is no tail {word}", help=help)
