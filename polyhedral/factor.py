@@ -26,7 +26,7 @@ from tdsl.polyhedral.extent import UNBOUNDED
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.inits import is_reduction_loop
 from tdsl.polyhedral.parts import selecting
-from tdsl.polyhedral.program import Access, Program, Stmt
+from tdsl.polyhedral.program import Access, Program, Stmt, free_array, free_statement
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
@@ -92,8 +92,8 @@ def factor(
     first = replace(
         total,
         name=f"{name}.init",
-        tuple_name=f"S{len(program.statements) + 1}",
-        domain=total.domain.set_tuple_name(f"S{len(program.statements) + 1}"),
+        tuple_name=free_statement(program, 1),
+        domain=total.domain.set_tuple_name(free_statement(program, 1)),
         reads=(),
         op="define",
         value=identity,
@@ -178,7 +178,7 @@ def _stages(
     while index in old.indices:
         index += "_"
     level = _level(loop, old, around)
-    tuple_name = f"S{len(program.statements)}"
+    tuple_name = free_statement(program)
     full = isl.Map.identity(old.domain.get_space().map_from_set()).reset_tuple_id(OUT)
     full = full.flat_range_product(level.as_map()).set_tuple_name(OUT, tuple_name)
     instances = old.domain.apply(full)
@@ -189,7 +189,7 @@ def _stages(
     short = short.set_tuple_name(OUT, old.tuple_name)
     values = instances.apply(short).intersect_params(program.context)
     sizes = [Size(s) for s in program.params]
-    box = isl.Set.universe(set_space(program.params, len(free) + 1, f"A{len(program.arrays)}"))
+    box = isl.Set.universe(set_space(program.params, len(free) + 1, free_array(program)))
     local = isl.LocalSpace.from_space(box.get_space())
     lows, extents = [], []
     for d in range(len(free) + 1):

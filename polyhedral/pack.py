@@ -41,7 +41,7 @@ from tdsl.polyhedral.extent import UNBOUNDED
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.indexed import indexed
 from tdsl.polyhedral.packed_reads import CannotPack, Dim, Seen, Site, keys_of, seen, several, sites
-from tdsl.polyhedral.program import Access, Program, Stmt
+from tdsl.polyhedral.program import Access, Program, Stmt, free_array, free_statement
 from tdsl.polyhedral.starts import Start, condition, start
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
 
@@ -275,7 +275,7 @@ def _sized(copy: _Copy, tree: Node) -> _Copy:
     program, request = copy.program, copy.request
     relative = copy.keys.apply(copy.relative(around=False)).coalesce()
     sizes = [Size(s) for s in program.params]
-    box = isl.Set.universe(set_space(program.params, len(request.dims), f"A{len(program.arrays)}"))
+    box = isl.Set.universe(set_space(program.params, len(request.dims), free_array(program)))
     space = box.get_space()
     extents: list[Expr] = []
     ends, whole = [], []
@@ -391,7 +391,7 @@ def _filling(copy: _Copy) -> Stmt:
     """Q's statement: one instance for each iteration around and each element that is filled."""
     program, request = copy.program, copy.request
     source = program.arrays[request.array]
-    tuple_name = f"S{_fresh_number(program)}"
+    tuple_name = free_statement(program)
     assert copy.filled is not None
     relative, filled = copy.relative(around=True), copy.filled
     domain = filled.apply(relative).coalesce()
@@ -455,14 +455,6 @@ def _simple(expr: Expr) -> Expr:
     if expr.type in (INDEX, BOOL) and not isinstance(expr, Read):
         return simplify(expr)
     return rebuilt(expr, _simple)
-
-
-def _fresh_number(program: Program) -> int:
-    taken = {s.tuple_name for s in program.statements.values()}
-    number = len(taken)
-    while f"S{number}" in taken:
-        number += 1
-    return number
 
 
 def _zero(elem: ElemType) -> Const:

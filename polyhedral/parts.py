@@ -18,7 +18,14 @@ from tdsl.polyhedral.blocks import number
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import EditError, find, sequence
 from tdsl.polyhedral.inits import is_reduction_loop
-from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
+from tdsl.polyhedral.program import (
+    Access,
+    Dependence,
+    Origin,
+    Program,
+    Stmt,
+    free_statement,
+)
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
 
 IN, SET = isl.dim_type.in_, isl.dim_type.set
@@ -122,7 +129,7 @@ class _Maker:
         self._program = program
         self._loop = loop
         self._has_first = has_first
-        self._count = len(program.statements)
+        self._new = 0
         self.made: dict[str, tuple[Part, ...]] = {}
 
     def split(self, stmt: Stmt, domains: tuple[isl.Set, isl.Set, isl.Set]) -> None:
@@ -149,8 +156,8 @@ class _Maker:
     def _tuple(self, stmt: Stmt, word: str) -> str:
         if not word:
             return stmt.tuple_name
-        self._count += 1
-        return f"S{self._count - 1}"
+        self._new += 1
+        return free_statement(self._program, self._new - 1)
 
     def _init(self, init: Stmt, owner: str, domain: isl.Set, tuple_name: str) -> Part:
         made = replace(restricted(init, f"{owner}.init", tuple_name, domain), init_of=owner)
@@ -204,14 +211,35 @@ def restricted(stmt: Stmt, name: str, tuple_name: str, domain: isl.Set) -> Stmt:
         map_ = old.map.intersect_domain(domain).set_tuple_name(IN, tuple_name)
         return replace(old, map=map_.coalesce())
 
+    origin = stmt.origin
+    if origin is not None:
+        map_ = origin.map.intersect_domain(domain).set_tuple_name(IN, tuple_name)
+        origin = Origin(origin.statement, map_)
     return replace(
         stmt,
         name=name,
         tuple_name=tuple_name,
         domain=domain.set_tuple_name(tuple_name),
+        origin=origin,
         write=access(stmt.write),
         reads=tuple(access(a) for a in stmt.reads),
     )
+
+
+def with_origins(parts: Parts, whole: Program) -> Program:
+    """The program of the parts, in which they say whose instances they have: those of `whole`."""
+    statements = dict(parts.program.statements)
+    for name, names in parts.names.items():
+        for suffix in ("", ".init"):
+            was = whole.statements.get(name + suffix)
+            for part in names:
+                stmt = statements.get(part + suffix)
+                if was is not None and stmt is not None and stmt.origin is None:
+                    same = isl.Map.identity(stmt.domain.get_space().map_from_set())
+                    same = same.set_tuple_name(isl.dim_type.out, was.tuple_name)
+                    origin = Origin(was.name, same.intersect_domain(stmt.domain))
+                    statements[part + suffix] = replace(stmt, origin=origin)
+    return replace(parts.program, statements=statements)
 
 
 def selecting(source: isl.Space, target: isl.Space, columns: Mapping[int, int]) -> isl.MultiAff:

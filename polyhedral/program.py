@@ -7,7 +7,7 @@ sizes the parameters `p0`, `p1`, ...; dimensions have no names. Built by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import islpy as isl
@@ -96,6 +96,21 @@ class Program:
     arrays: Mapping[str, Array]
     extents: Mapping[str, isl.Set] = field(compare=False)
     prepared: frozenset[str] = frozenset()
+
+
+def free_statement(program: Program, others: int = 0) -> str:
+    """The name of an isl tuple that no statement has; `others`: as many more are taken."""
+    return _free("S", [s.tuple_name for s in program.statements.values()], others)
+
+
+def free_array(program: Program) -> str:
+    """The name of an isl tuple that no array has."""
+    return _free("A", [e.get_tuple_name() for e in program.extents.values()], 0)
+
+
+def _free(letter: str, taken: Iterable[str], others: int) -> str:
+    last = max((int(name[1:]) for name in taken), default=-1)
+    return f"{letter}{last + 1 + others}"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tdsl.polyhedral.edit import sequence
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.place import role_of
-from tdsl.polyhedral.program import Access, Program, Stmt
+from tdsl.polyhedral.program import Access, Program, Stmt, free_array, free_statement
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
 
 SET, IN, OUT = isl.dim_type.set, isl.dim_type.in_, isl.dim_type.out
@@ -61,17 +61,17 @@ def stage(
     if reader is not None and writers:
         raise CannotPlace(f"{writers[0]} writes {array} meanwhile: the copy would be out of date")
     found = touched(program, loops, array, accesses)
-    name, number = fresh_name(program, f"{array}_s"), f"A{len(program.arrays)}"
+    name, number = fresh_name(program, f"{array}_s"), free_array(program)
     copy = box(program, array, loops, found, name=name, tuple_name=number, layout=layout)
     role = role_of(copy, memory)
     changed = {s.name: copy.redirected(s) for s in users}
     arrays = {**program.arrays, name: copy.array(role)}
     extents = {**program.extents, name: copy.elements}
-    fill = _copy_statement(copy, f"{name}_in", found, len(program.statements), True)
+    fill = _copy_statement(copy, f"{name}_in", found, free_statement(program), True)
     added = {fill.name: fill}
     if any(s.write.array == array for s in users):
         written = _union(elements(s, s.write, loops) for s in users if s.write.array == array)
-        back = _copy_statement(copy, f"{name}_out", written, len(program.statements) + 1, False)
+        back = _copy_statement(copy, f"{name}_out", written, free_statement(program, 1), False)
         added[back.name] = back
     merged = {**{n: changed.get(n, s) for n, s in program.statements.items()}, **added}
     result = replace(program, statements=merged, arrays=arrays, extents=extents)
@@ -85,9 +85,9 @@ def _union(maps: Iterable[isl.Map]) -> isl.Map:
 # ---------------------------------------------------------------- the copying statements
 
 
-def _copy_statement(copy: Box, name: str, moved: isl.Map, number: int, fill: bool) -> Stmt:
+def _copy_statement(copy: Box, name: str, moved: isl.Map, tuple_name: str, fill: bool) -> Stmt:
     """One instance for each (coordinates, element of the array)."""
-    tuple_name, rank = f"S{number}", len(copy.lo)
+    rank = len(copy.lo)
     outer = tuple(loop.name for loop in copy.loops)
     inner = tuple(f"{copy.name}{d}" for d in range(rank))
     if fill:

@@ -10,6 +10,7 @@ from tdsl.polyhedral import dependences, legality
 from tdsl.polyhedral.edit import find
 from tdsl.polyhedral.factor import factor as in_two_stages
 from tdsl.polyhedral.parts import peel as in_parts
+from tdsl.polyhedral.parts import with_origins
 from tdsl.polyhedral.tree import Loop, loops, loops_of, statements
 from tdsl.schedule.directives import Factor, Peel
 from tdsl.schedule.hints import listing, refusal
@@ -46,7 +47,7 @@ def peel(state: State, d: Peel, on: Sequence[str]) -> State:
 
     return replace(
         state,
-        program=made.program,
+        program=made.program if state.base is None else with_origins(made, state.program),
         tree=made.tree,
         dependences=made.dependences,
         reassociate=frozenset(p for s in state.reassociate for p in parts(s)),
@@ -57,6 +58,12 @@ def peel(state: State, d: Peel, on: Sequence[str]) -> State:
 
 def factor(state: State, d: Factor, on: Sequence[str]) -> State:
     """A reduction first within the iterations of a loop, then over the loop."""
+    if state.base is not None:
+        raise refusal(
+            d.span,
+            "factor comes before everything that is placed",
+            help="put it before the first compute, store and pack",
+        )
     at = one(state, d.loop, on)
     below = statements(at.loop)
     name = at.statement if d.loop.statement is not None or len(below) == 1 else None

@@ -84,8 +84,13 @@ class Machine:
                 self.memory[name, (), place] = int(value)
 
     def step(self, stmt: Stmt, env: Mapping[str, int], at: Mapping[int, int]) -> None:
-        value = self.value(stmt.value, env, at)
         place = self.place(stmt.write.array, stmt.write.subscript, env, at)
+        if isinstance(stmt.value, k.Read) and stmt.copies is not None:
+            source = self.place(stmt.value.array, stmt.value.indices, env, at)
+            if source not in self.memory:  # a box may have elements that nobody wrote
+                self.memory.pop(place, None)
+                return
+        value = self.value(stmt.value, env, at)
         if stmt.is_update:
             value = _OPS[stmt.op](self.load(place), value)
         self.memory[place] = value
