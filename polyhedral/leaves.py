@@ -93,8 +93,10 @@ def is_dim(loop: Loop) -> bool:
         return False
     below = tuple(loops(loop.body))
     jams = any(not is_dim(inner) for inner in below)
-    # Copies of a sequence without loops in it stay together: S(0) T(0) S(1) T(1).
-    return jams or len(statements(loop.body)) == 1
+    # Copies of a sequence without loops in it stay together: S(0) T(0) S(1) T(1). A first term
+    # goes with its statement.
+    names = set(statements(loop.body))
+    return jams or len({n for n in names if n.removesuffix(".init") not in names - {n}}) == 1
 
 
 def points(code: Code) -> Sequence[Point]:
