@@ -231,10 +231,11 @@ def _greatest(program: Program, lasts: isl.Set) -> Expr | None:
     if most.n_piece() == 1:
         # Outside its piece there are no values: the expression may be used everywhere.
         most = isl.PwAff.from_aff(most.get_pieces()[0][1])
+    everywhere = program.context.is_subset(most.domain().params())
     extent = add(from_pw_aff(most, (), sizes), const(1))
     nothing = isl.PwAff.from_aff(isl.Aff.zero_on_domain_space(most.get_domain_space()))
     negative = most.add_constant_val(isl.Val(1)).lt_set(nothing)
-    if negative.intersect_params(program.context).is_empty():
+    if everywhere and negative.intersect_params(program.context).is_empty():
         return extent
     return simplify(maximum(const(0), extent))
 
