@@ -210,6 +210,7 @@ class Origin:
     the ones whose operands are both loaded.
     masked: the written value leaves out lanes that do not run: by a choice between the new value
     and the old one or what changes nothing, or for BOOL by `and mask`, `or not mask`.
+    count: the terms that stand for instances (None: all those); an operand is 0 at the others.
     lanes: those that stand for instances (None: all), where all are written: to a register that
     is in no memory.
     """
@@ -219,6 +220,7 @@ class Origin:
     masked: bool = False
     terms: int = 1
     lanes: Value | None = None
+    count: Index | None = None
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,13 @@ import numpy as np
 from tdsl.diagnostics import BudgetExceeded
 from tdsl.ir.loops import Block
 from tdsl.lower.accesses import Access, Memory, reads
+from tdsl.lower.dots_seen import is_zero
 from tdsl.lower.lower import Lowered
-from tdsl.lower.records_seen import APART, Seen
+from tdsl.lower.records_seen import APART, Seen, Zeros
 from tdsl.lower.reference import Ran, Reached, Reference, reference
 from tdsl.lower.small_sizes import choices
-from tdsl.lower.tables import Ints, OnData, Table, TooMany, start
-from tdsl.lower.versions_seen import Writes, joined, versions
+from tdsl.lower.tables import Bools, Ints, OnData, Table, TooMany, start
+from tdsl.lower.versions_seen import Writes, joined, last_write, versions
 from tdsl.lower.walk_instances import Walk
 from tdsl.polyhedral.dependences import may_reorder
 from tdsl.polyhedral.program import Program, Stmt
@@ -136,6 +137,9 @@ class _Check:
             number = self._once(stmt, every[name], seen[name])
             if number is not None:
                 numbers[name] = number
+        for name, stmt in self.program.statements.items():
+            for zeros in seen[name].zeros:
+                self._add_nothing(stmt, zeros, seen)
         if len(numbers) == len(every):
             for array in sorted({s.write.array for s in self.program.statements.values()}):
                 self._same_values(array, every, seen, numbers)
@@ -165,6 +169,25 @@ class _Check:
         at = sizes_text(self.sizes[choice])
         text = f"{instance_text(stmt.name, stmt.indices, first)} {what} on the vector level"
         return Miscompiled(f"{text}, at {at}" if at else text)
+
+    def _add_nothing(self, stmt: Stmt, zeros: Zeros, seen: Mapping[str, Seen]) -> None:
+        """Terms behind the end are 0: an operand holds a 0 that a copy put there last."""
+        known = np.zeros(zeros.count, dtype=np.bool_)
+        for array, element, rank in zeros.sides:
+            writers = [s for s in self.program.statements.values() if s.write.array == array]
+            if len(writers) == 1 and writers[0].copies is not None:
+                known |= self._zero(writers[0], seen[writers[0].name], element, rank)
+        if not known.all():
+            raise Miscompiled(f"{stmt.name} adds terms behind its end that are not 0")
+
+    def _zero(self, copy: Stmt, seen: Seen, element: Ints, rank: Ints) -> Bools:
+        choice = seen.instances[:, 0]
+        here = self.table.take(np.searchsorted(self.table.choice, choice))
+        index = {name: seen.instances[:, [n + 1]] for n, name in enumerate(copy.indices)}
+        zero = np.broadcast_to(is_zero(copy.value, {**here.env, **index}), (len(choice), 1))[:, 0]
+        last = last_write(seen.element, seen.rank, element, rank)
+        held: Bools = np.r_[zero, False][last]
+        return held & (last >= 0)
 
     # ---------------------------------------------------------------- values
 

@@ -113,8 +113,11 @@ class _Write:
 
     @property
     def _origin(self) -> v.Origin:
-        terms = 1 if self.copy.terms is None else self.copy.terms.group
-        return v.Origin(self.stmt.name, tuple(self.values.index.values()), self.masked, terms)
+        index, terms = tuple(self.values.index.values()), self.copy.terms
+        if terms is None:
+            return v.Origin(self.stmt.name, index, self.masked)
+        count = terms.count if terms.overrun else None
+        return v.Origin(self.stmt.name, index, self.masked, terms.group, count=count)
 
     def _join(self, old: v.Value, value: v.Value) -> v.Value:
         """The old element, as it lies in memory, joined with a value."""

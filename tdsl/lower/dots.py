@@ -29,6 +29,7 @@ from tdsl.ir.index import (
     whole_blocks,
 )
 from tdsl.ir.types import BOOL, ElemType
+from tdsl.lower.accesses import OVER_ALLOCATED
 from tdsl.lower.context import Context
 from tdsl.lower.memory import Place
 from tdsl.lower.registers import CannotKeep
@@ -39,10 +40,12 @@ from tdsl.targets.dots import dot_row
 
 @dataclass(frozen=True)
 class Terms:
-    """The group of a copy: so many terms, of which `count` run (None: all)."""
+    """The group of a copy: so many terms, of which `count` run (None: all). overrun: the others
+    add 0, since one operand is 0 there (`tdsl.polyhedral.phantoms`)."""
 
     group: int
     count: k.Expr | None = None
+    overrun: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ def _operand(
     type = v.VType(read.type, wide)
     some = _mask(read.type, group)
     partial: v.Value | None = None
-    if terms.count is not None:
+    readable = found.terms or place.array.role in OVER_ALLOCATED
+    if terms.count is not None and not (terms.overrun and readable):
         partial = v.FirstLanes(terms.count, some)
     if found.stride == const(0):
         if found.moves and count is not None:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tdsl.ir import vector as v
+from tdsl.ir.kernel import Cast, Const, Expr, Select
 from tdsl.lower.masks_seen import EVERYWHERE, Mask, mask_of, over_and_over
 from tdsl.lower.records_seen import Leaf, spread
 from tdsl.lower.registers_seen import resolved
-from tdsl.lower.tables import Bools, Env
+from tdsl.lower.tables import NO, YES, Bools, Env, OnData, evaluate
 
 
 def spread_leaf(leaf: Leaf, places: int) -> Leaf:
@@ -57,6 +58,30 @@ def running_terms(
     if found.type.elem.is_float:
         doubtful = doubtful | (first.may != second.may)
     return runs, doubtful
+
+
+def sides_of(value: v.Value, lets: Mapping[str, v.Value]) -> tuple[v.Value, ...]:
+    """What the Dot of a value multiplies."""
+    found = next((p for p in resolved(value, lets) if isinstance(p, v.Dot)), None)
+    return () if found is None else (found.first, found.second)
+
+
+def is_zero(expr: Expr | None, env: Env) -> Bools:
+    """Where the value of a copy is a constant 0, for instances in `env`."""
+    match expr:
+        case Const(value):
+            return YES if value == 0 else NO
+        case Cast("convert", arg):
+            return is_zero(arg, env)
+        case Select(condition, then, other):
+            one, two = is_zero(then, env), is_zero(other, env)
+            try:
+                chosen: Bools = evaluate(condition, env) != 0
+            except OnData:
+                return one & two
+            return (chosen & one) | (~chosen & two)
+        case _:
+            return NO
 
 
 def _loaded(value: v.Value, lets: Mapping[str, v.Value], env: Env) -> Mask:

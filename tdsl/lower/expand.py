@@ -224,7 +224,8 @@ class Expander:
                 self._dims(instance, rest, {**env, dim.var: here}, chunk, code)
             return
         if dim.mark == "dot" and in_groups(self.context, instance, dim, copy.lanes):
-            group = replace(copy, terms=Terms(dim.extent, dim.count))
+            overrun = dim.count is not None and dim.tail == "overrun"
+            group = replace(copy, terms=Terms(dim.extent, dim.count, overrun))
             self._dims(instance, rest, {**env, dim.var: Var(v.TERM)}, group, code)
             return
         for number in range(dim.extent):

@@ -38,6 +38,14 @@ class SeenRead:
 
 
 @dataclass(frozen=True)
+class Zeros:
+    """Places that are no instances: one of these elements (array, element, when) is 0 at each."""
+
+    count: int
+    sides: Sequence[tuple[str, Ints, Ints]]
+
+
+@dataclass(frozen=True)
 class Seen:
     """The written instances of a statement (the number of the choice of sizes and the index
     values), the element that each writes, and when. Each choice has elements of its own."""
@@ -46,6 +54,7 @@ class Seen:
     element: Ints
     rank: Ints
     reads: Sequence[SeenRead]
+    zeros: Sequence[Zeros] = ()
 
 
 @dataclass(frozen=True)
@@ -108,7 +117,8 @@ class Register:
 class Write:
     """Instances that one item writes: arrays of (rows, places). env: the table's.
 
-    terms: places of one lane, of a Dot. mixed: where it would add what is no instance.
+    terms: places of one lane, of a Dot. mixed: where it would add what is no instance. behind:
+    places that add 0, since one of the `sides` is 0 there.
     """
 
     stmt: Stmt
@@ -121,6 +131,8 @@ class Write:
     ids: Ints | None = None
     mixed: Bools | None = None
     terms: int = 1
+    behind: Bools | None = None
+    sides: Sequence[Sequence[Leaf]] = ()
 
     def where(self, lanes: Bools) -> Write:
         """The same in these lanes alone."""
@@ -156,7 +168,11 @@ class Done:
     found: Sequence[Sequence[Leaf]]
 
     def times(self) -> list[Time]:
-        return [self.write.time, *(leaf.time for leaves in self.found for leaf in leaves)]
+        return [
+            self.write.time,
+            *(leaf.time for leaves in self.found for leaf in leaves),
+            *(leaf.time for leaves in self.write.sides for leaf in leaves),
+        ]
 
     def seen(self, ranks: Iterator[Ints]) -> Seen:
         active, shape = self.write.active, self.write.active.shape
@@ -178,7 +194,26 @@ class Done:
                 element = np.broadcast_to(leaf.element, shape)[here] + choice[rows] * APART
                 found.append(SeenRead(k, number[here], element, when[rows]))
         element = self.write.element[active] + choice[row] * APART
-        return Seen(instances, element, rank, found)
+        zeros = self._zeros(ranks, choice)
+        return Seen(instances, element, rank, found, () if zeros is None else (zeros,))
+
+    def _zeros(self, ranks: Iterator[Ints], choice: Ints) -> Zeros | None:
+        sides = [[(leaf, next(ranks)) for leaf in leaves] for leaves in self.write.sides]
+        if self.write.behind is None:
+            return None
+        behind = self.write.behind & self.write.running_lanes
+        rows, _ = np.nonzero(behind)
+        read = [
+            (
+                leaf.array,
+                np.broadcast_to(leaf.element, behind.shape)[behind] + choice[rows] * APART,
+                when[rows],
+            )
+            for leaves in sides
+            for leaf, when in leaves
+            if leaf.element is not None
+        ]
+        return Zeros(len(rows), read)
 
 
 def in_lane(leaf: Leaf, lane: int, number: int, lanes: int) -> Leaf:
@@ -212,6 +247,7 @@ def joined(parts: Sequence[Seen], columns: int) -> Seen:
         np.concatenate([p.element for p in parts]),
         np.concatenate([p.rank for p in parts]),
         reads_,
+        [z for p in parts for z in p.zeros],
     )
 
 

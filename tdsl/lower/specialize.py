@@ -181,13 +181,18 @@ def instances(item: Item) -> Iterator[Instance]:
                 yield from instances(below)
 
 
+def _overruns(dim: Dim) -> bool:
+    """Whether all terms of a group are added, though some are no instances: those are 0."""
+    return dim.mark == "dot" and dim.tail == "overrun"
+
+
 def _pending(item: Item) -> list[Dim]:
     """The dimensions below whose version is not chosen, each once; of those that are the same
     block, one that says how its tail runs."""
     found: list[Dim] = []
     for instance in instances(item):
         for dim in instance.dims:
-            if dim.count is None or dim.chosen:
+            if dim.count is None or dim.chosen or _overruns(dim):
                 continue
             known = next((k for k, d in enumerate(found) if _same(dim, d)), None)
             if known is None:

@@ -35,6 +35,16 @@ def versions(writes: Writes, element: Ints, rank: Ints, group: Ints) -> Ints:
     return result
 
 
+def last_write(written: Ints, when: Ints, element: Ints, rank: Ints) -> Ints:
+    """For accesses, which of some writes was the last one to their element; -1: none."""
+    order = np.argsort(_key(written, when), kind="stable")
+    place = np.searchsorted(_key(written, when)[order], _key(element, rank), "left") - 1
+    if not len(order):
+        return np.full(len(element), -1, dtype=np.int64)
+    found = order[np.maximum(place, 0)]
+    return np.where((place >= 0) & (written[found] == element), found, -1)
+
+
 def _key(element: Ints, rank: Ints) -> Ints:
     return element * _FAR + rank
 

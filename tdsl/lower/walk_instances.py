@@ -17,8 +17,8 @@ from tdsl.ir.index import const
 from tdsl.ir.kernel import Expr
 from tdsl.ir.vector import Home
 from tdsl.ir.walk_vector import VALUES, item_values, operands, values_in
-from tdsl.lower.accesses import Memory, reads
-from tdsl.lower.dots_seen import repeated_leaf, running_terms, spread_leaf
+from tdsl.lower.accesses import OVER, OVER_ALLOCATED, Memory, reads
+from tdsl.lower.dots_seen import repeated_leaf, running_terms, sides_of, spread_leaf
 from tdsl.lower.masks_seen import EVERYWHERE, Mask, lane_numbers, mask_of, numbers
 from tdsl.lower.records_seen import (
     Done,
@@ -268,6 +268,8 @@ class Walk:
                 on = running(joined.arg, None, scope.lets)
                 active = mask_of(on, scope.lets, table.env).may
         places = lanes * origin.terms
+        sides: tuple[tuple[Leaf, ...], ...] = ()
+        shape, behind = (table.rows, places), None
         env = {**table.env, v.LANE: lane_numbers(places) // origin.terms}
         active, mixed = spread(active, places), np.zeros((1, 1), dtype=np.bool_)
         if origin.terms > 1:
@@ -276,7 +278,13 @@ class Walk:
             if terms is None:
                 raise Miscompiled(f"{stmt.name} adds terms at once without an instruction")
             active, mixed = active & terms[0], terms[1]
-        shape = (table.rows, places)
+            if origin.count is not None:
+                runs = env[v.TERM] < evaluate(origin.count, env)
+                behind, active = np.broadcast_to(active & ~runs, shape), active & runs
+                sides = tuple(
+                    tuple(self._leaves(side, table, scope, None))
+                    for side in sides_of(value, scope.lets)
+                )
         index = {
             name: np.broadcast_to(evaluate(expr, env), shape)
             for name, expr in zip(stmt.indices, origin.index, strict=True)
@@ -285,7 +293,7 @@ class Walk:
         return Write(
             stmt, table.env, index, np.broadcast_to(active, shape),
             np.broadcast_to(spread(element, places), shape), table.time, leaves,
-            mixed=np.broadcast_to(mixed, shape), terms=origin.terms,
+            mixed=np.broadcast_to(mixed, shape), terms=origin.terms, behind=behind, sides=sides,
         )  # fmt: skip
 
     # ---------------------------------------------------------------- reads
@@ -353,7 +361,8 @@ class Walk:
                 match value:
                     case v.Load(buffer, offset, type, stride, mask):
                         element = _element(offset, stride, type.lanes, env)
-                        self._inside(buffer, element, mask_of(mask, scope.lets, env), env)
+                        on = mask_of(mask, scope.lets, env)
+                        self._inside(buffer, element, on, env, self._more(buffer))
                     case v.Gather(buffer, offset, _, mask):
                         known = _numbers(offset, scope, env)
                         if known is not None:
@@ -361,9 +370,14 @@ class Walk:
                     case _:
                         pass
 
-    def _inside(self, buffer: str, element: Ints, on: Mask, env: Env) -> None:
+    def _more(self, buffer: str) -> int:
+        """Elements behind an array that may be read, whatever they hold."""
+        array = self.memory.arrays[buffer]
+        return OVER // array.type.bytes if array.role in OVER_ALLOCATED else 0
+
+    def _inside(self, buffer: str, element: Ints, on: Mask, env: Env, more: int = 0) -> None:
         low, high = self.memory.bounds(buffer, env)
-        if (((element < low) | (element > high)) & on.may).any():
+        if (((element < low) | (element > high + more)) & on.may).any():
             raise Miscompiled(f"an access lies outside {buffer}")
 
     # ---------------------------------------------------------------- results

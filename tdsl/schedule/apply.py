@@ -116,6 +116,7 @@ def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Sche
         raise check.illegal(state, broken, last, None)
     moves.check_streams(state)
     arguments.complete(state)
+    state = dots.overruns(state, last)
     for at in marks.all_marked(state):
         if at.loop.mark == "dot":
             dots.complete(state, at, _span_of(at, spans, last))

@@ -15,10 +15,10 @@ from tdsl.diagnostics import Note, Span
 from tdsl.ir.dots import DOTS, factors, group
 from tdsl.ir.kernel import Read
 from tdsl.ir.types import I32, TYPES
-from tdsl.polyhedral import edit
+from tdsl.polyhedral import edit, phantoms
 from tdsl.polyhedral.extent import extent
 from tdsl.polyhedral.inits import is_reduction_loop
-from tdsl.polyhedral.tree import loops, loops_of
+from tdsl.polyhedral.tree import SplitInfo, loops, loops_of, statements
 from tdsl.schedule import check, marks
 from tdsl.schedule.directives import Dot
 from tdsl.schedule.hints import refusal
@@ -28,6 +28,7 @@ from tdsl.syntax.print_directive import print_directive
 
 GROUPS = (2, 4)
 U32 = TYPES["u32"]
+READABLE = ("temp", "scratch", "prepared", "stack")  # memory of our own, not its caller's
 
 
 def dot(state: State, d: Dot, on: tuple[str, ...]) -> State:
@@ -68,6 +69,57 @@ def dot(state: State, d: Dot, on: tuple[str, ...]) -> State:
     if broken := check.mark(state, now):
         raise check.illegal(state, broken, d.span, note)
     return replace(state, marked=(*state.marked, (at.statement, at.name, d.span)))
+
+
+def is_sum(state: State, at: LoopAt) -> bool:
+    """Whether a loop runs over the terms of one sum."""
+    below = statements(at.loop.body)
+    stmt = state.program.statements[below[0]]
+    return len(below) == 1 and stmt.op == "add" and is_reduction_loop(at.loop, stmt)
+
+
+def overruns(state: State, span: Span | None) -> State:
+    """What `tail overrun` of terms comes to, when all is scheduled: nothing is masked where the
+    terms behind the end add 0 and may be read. Refused where they do not add 0."""
+    for loop in loops(state.tree):
+        info = loop.inner_of
+        if info is None or info.tail.mode != "overrun":
+            continue
+        at = LoopAt(statements(loop)[0], loop)
+        if is_sum(state, at):
+            state = _overrun(state, at, info, span)
+    return state
+
+
+def _overrun(state: State, at: LoopAt, info: SplitInfo, span: Span | None) -> State:
+    stmt = state.program.statements[at.statement]
+    reads = factors(stmt.value)
+    if at.loop.mark != "dot" or reads is None:
+        raise refusal(
+            span,
+            f"tail overrun of {at}: the terms of {stmt.name} end there",
+            help=f"use `tail mask`, or let an instruction add them: dot {at.name}",
+        )
+    if any(r.type.is_float for r in reads):
+        raise refusal(
+            span,
+            f"tail overrun of {at}: 0 times what lies behind the terms of {stmt.name} may be NaN",
+            help="use `tail mask`",
+        )
+    if not phantoms.adds_nothing(state.program, state.tree, at.statement, at.loop, reads):
+        raise refusal(
+            span,
+            f"tail overrun of {at}: nothing that {stmt.name} multiplies is 0 behind its terms",
+            help=f"`pack` an operand: a copy is 0 there; or use `tail mask` for {at.name}",
+        )
+    own = all(state.program.arrays[r.array].role in READABLE for r in reads)
+    if own:
+        return state
+    masked = replace(info, tail=replace(info.tail, mode="mask"))
+    tree = edit.update(
+        state.tree, at.statement, at.name, lambda loop: replace(loop, inner_of=masked)
+    )
+    return replace(state, tree=tree)
 
 
 def complete(state: State, at: LoopAt, span: Span | None) -> None:
@@ -118,7 +170,7 @@ def _other_types(statement: str, reads: tuple[Read, Read], accumulator: str) -> 
 
 def _lanes(state: State, at: LoopAt, span: Span | None) -> None:
     around = loops_of(state.tree, at.statement)
-    position = next(n for n, loop in enumerate(around) if loop is at.loop)
+    position = next(n for n, loop in enumerate(around) if loop.name == at.name)
     if position == 0 or around[position - 1].mark != "vector":
         outside = around[position - 1].name if position else "none"
         raise refusal(

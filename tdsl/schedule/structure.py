@@ -11,6 +11,7 @@ from tdsl.polyhedral.extent import extent, rectangular
 from tdsl.polyhedral.overrun import overrun
 from tdsl.polyhedral.tails import shifted
 from tdsl.polyhedral.tree import SplitInfo, Tail, loops_of, statements
+from tdsl.schedule import dots
 from tdsl.schedule.directives import (
     Collapse,
     Distribute,
@@ -125,7 +126,10 @@ def _shifted(state: State, at: LoopAt, info: SplitInfo, span: Span | None) -> St
 
 
 def _overrun(state: State, at: LoopAt, factor: int, span: Span | None) -> State:
-    """A temp computed to the end of its last block, where it has a value there."""
+    """A temp computed to the end of its last block, where it has a value there. Terms of a sum
+    stay as they are: what `dot` adds behind them is 0 (`tdsl.schedule.dots`)."""
+    if dots.is_sum(state, at):
+        return state
     program, wrong = overrun(state.program, at.loop, factor)
     if wrong:
         raise IllegalSchedule(
