@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from tdsl.ordering import check_order
     from tdsl.polyhedral.program import Violation
+    from tdsl.runtime.threads import max_threads, set_threads
     from tdsl.schedule.builder import Schedule
 
 __all__ = [
@@ -45,7 +46,9 @@ __all__ = [
     "Violation",
     "check_order",
     "load",
+    "max_threads",
     "parse",
+    "set_threads",
 ]
 
 _HOMES = {
@@ -56,6 +59,7 @@ _HOMES = {
     ),
     "tdsl.ordering": ("check_order",),
     "tdsl.polyhedral.program": ("Violation",),
+    "tdsl.runtime.threads": ("max_threads", "set_threads"),
     "tdsl.schedule.builder": ("Schedule",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
