@@ -18,6 +18,7 @@ from functools import reduce
 
 import islpy as isl
 
+from tdsl.diagnostics import Span
 from tdsl.ir.index import add, const, maximum, simplify, sub, substitute
 from tdsl.ir.kernel import (
     INDEX,
@@ -69,6 +70,7 @@ class Request:
     prepared: bool = False
     known: frozenset[str] | None = None
     note: str = ""
+    span: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -380,8 +382,7 @@ def _array(copy: _Copy) -> Array:
         raise CannotPack(f"{request.name} {much}, and the stack takes {MOST_BYTES}")
     if fits and not request.prepared and request.memory != "scratch" and request.at is not None:
         role = "stack"
-    span = copy.program.arrays[request.array].span
-    return Array(request.name, request.type, copy.extents, role, span=span)
+    return Array(request.name, request.type, copy.extents, role, span=request.span)
 
 
 # ---------------------------------------------------------------- the statement that fills it
@@ -419,7 +420,7 @@ def _filling(copy: _Copy) -> Stmt:
     write = Access(request.name, own, tuple(names[copy.depth :]))
     return Stmt(
         request.name, tuple_name, indices, domain, write, tuple(reads), "define", value,
-        copies=source.name, span=source.span,
+        copies=source.name, span=request.span,
     )  # fmt: skip
 
 

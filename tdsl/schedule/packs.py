@@ -55,6 +55,7 @@ def pack(state: State, d: Pack, on: Sequence[str]) -> State:
         prepared,
         const_sizes(program.kernel) if prepared else None,
         print_directive(d),
+        d.span,
     )
     try:
         changed, tree = with_copy(program, state.tree, request)
@@ -69,7 +70,8 @@ def pack(state: State, d: Pack, on: Sequence[str]) -> State:
     if at is not None:
         private = {**state.private, request.name: (request.name, at.name)}
         host = (at.statement, at.name, request.note)
-        state = replace(state, private=private, hosts=(*state.hosts, host))
+        nests = {**state.hosted, request.name: (at.statement, at.name)}
+        state = replace(state, private=private, hosts=(*state.hosts, host), hosted=nests)
     return rebased(state, changed, tree, _touched(changed, (*readers, request.name)))
 
 
