@@ -140,6 +140,27 @@ def test_threads_have_arrays_of_their_own() -> None:
     assert run.index("#pragma omp parallel") < run.index("float t[")
 
 
+@everywhere
+def test_threads_share_what_one_loop_leaves_for_the_next(on: str) -> None:
+    text = """
+kernel turned(T) {
+    in  x: f32[T, 64]
+    out y: f32[T, 64]
+    for t in 0..T {
+        temp row: f32[64]
+        row[c]  = x[t, c] + 1.0
+        y[t, c] = row[63 - c]
+    }
+}
+schedule turned for any { parallel row.c  parallel y.c }
+"""
+    fast = compiled(text, "turned", on)
+    assert lowered(text, "turned").scheduled.program.arrays["row"].role == "stack"
+    x = np.arange(50 * 64, dtype=np.float32).reshape(50, 64)
+    for _ in range(3):
+        np.testing.assert_array_equal(fast(x=x), x[:, ::-1] + 1)
+
+
 def test_values_of_another_iteration_are_refused() -> None:
     text = """
 kernel f(N) {
