@@ -305,6 +305,24 @@ def whole_blocks(expr: Expr, name: str, count: int) -> Expr:
             return expr
 
 
+def in_block(expr: Expr, name: str, lo: Expr, count: int) -> Expr:
+    """Floor divisions and remainders of a variable in lo..lo + count that stays in one block.
+
+    i // 8 is j for i in 8 * j..8 * j + 8, and i % 8 is i - 8 * j.
+    """
+    if not isinstance(expr, Op) or name not in variables(expr):
+        return expr
+    if expr.op in ("floordiv", "mod") and expr.type == INDEX:
+        step = "step in the block"  # no variable is called so
+        there = simplify(substitute(expr, {name: add(lo, Var(step))}))
+        known = whole_blocks(there, step, count)
+        divided = (e for e in walk(known) if isinstance(e, Op) and e.op in ("floordiv", "mod"))
+        if not any(step in variables(e) for e in divided):
+            return simplify(substitute(known, {step: sub(Var(name), lo)}))
+    args = tuple(in_block(a, name, lo, count) for a in expr.args)
+    return expr if args == expr.args else simplify(Op(expr.op, args, expr.type))
+
+
 def floor_of(expr: Expr, divisor: int) -> Expr:
     return simplify(Op("floordiv", (expr, const(divisor)), INDEX))
 

@@ -22,6 +22,8 @@ class Context:
 
     scopes: of arrays whose elements are in registers here, with the scope's own block.
     guards: conditions around this place since the innermost scope began (or the function).
+    loops: those around this place that run a few iterations: the variable, where it begins, how
+    many at most.
     """
 
     program: Program
@@ -32,6 +34,16 @@ class Context:
     rows: Rows
     scopes: dict[str, tuple[Scope, Code]] = field(default_factory=dict)
     guards: Guards = ()
+    loops: tuple[tuple[str, Expr, int], ...] = ()
+
+    @contextmanager
+    def inside(self, var: str, lo: Expr, most: int | None) -> Iterator[None]:
+        """In a loop of at most so many iterations, None: of any number."""
+        before = self.loops
+        if most is not None:
+            self.loops = (*before, (var, lo, most))
+        yield
+        self.loops = before
 
     @contextmanager
     def under(self, *conditions: Expr) -> Iterator[None]:

@@ -20,6 +20,7 @@ from tdsl.lower.keep import COMBINE, home_of, partial_for, register_for
 from tdsl.lower.memory import stored_type
 from tdsl.lower.registers import Register, Writer
 from tdsl.lower.values import Values, has_data, uniform
+from tdsl.polyhedral.packed_reads import read_alone
 from tdsl.polyhedral.program import Stmt
 
 
@@ -46,8 +47,11 @@ def write_copy(
 ) -> None:
     """Adds one copy. `guard`: a condition that differs between lanes."""
     stmt = context.program.statements[instance.statement]
+    if instance.decided and stmt.value is not None:
+        stmt = replace(stmt, value=read_alone(stmt.value))
     index = {i: simplify(substitute(e, env)) for i, e in instance.index}
-    values = Values(context.places, index, copy.lanes, context.numerics, lambda *_: None)
+    values = Values(context.places, index, copy.lanes, context.numerics, lambda *_: None,
+                    loops=context.loops)  # fmt: skip
     if copy.count is not None:
         bits = context.program.arrays[stmt.write.array].type.bits
         values = replace(values, tail=values.first_lanes(copy.count, bits))

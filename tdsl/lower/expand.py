@@ -32,8 +32,8 @@ from tdsl.lower.keep import close
 from tdsl.lower.lanes import chunks, not_linear, widest_bytes, widths
 from tdsl.lower.memory import stored_type
 from tdsl.lower.peel import write_row
-from tdsl.lower.registers import CannotKeep, Guards, Scope
 from tdsl.lower.prefetch import prefetch
+from tdsl.lower.registers import CannotKeep, Guards, Scope
 from tdsl.lower.rename import rename, renamed_hints
 from tdsl.lower.turn import write_turned
 
@@ -101,7 +101,8 @@ class Expander:
         body = loop.body if var == loop.var else rename(loop.body, loop.var, Var(var))
         runs = compare("lt", loop.lo, loop.hi)
         hints = loop.hints if var == loop.var else renamed_hints(loop.hints, loop.var, Var(var))
-        inner = self._nested(body, code, known | {var}, (runs,), var, hints)
+        with self.context.inside(var, loop.lo, _most(loop)):
+            inner = self._nested(body, code, known | {var}, (runs,), var, hints)
         code.add(
             v.For(var, loop.lo, loop.hi, inner, loop.step, loop.mark == "parallel", loop.notes)
         )

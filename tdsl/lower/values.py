@@ -18,6 +18,7 @@ from tdsl.ir.index import (
     compare,
     const,
     floor_of,
+    in_block,
     linear_in,
     simplify,
     sub,
@@ -44,6 +45,7 @@ class Values:
     index: the statement's indices; lanes: of the chunk; read: gives an element's value where
     it is not simply loaded (registers), else None. tail: the lanes that run; at least one lane
     of the whole block does, so what does not depend on the lane may be loaded without a test.
+    loops: those around of few iterations: the variable, where it begins, how many at most.
     """
 
     places: Mapping[str, Place]
@@ -52,6 +54,7 @@ class Values:
     numerics: Numerics
     read: Callable[[str, k.Expr, v.Value | None], v.Value | None]
     tail: v.Value | None = None
+    loops: tuple[tuple[str, k.Expr, int], ...] = ()
 
     # ---------------------------------------------------------------- types
 
@@ -191,6 +194,8 @@ class Values:
     def here(self, expr: k.Expr) -> k.Expr:
         """An index expression over loop variables and the lane."""
         here = simplify(substitute(expr, self.index))
+        for var, lo, count in self.loops:
+            here = in_block(here, var, lo, count)
         return whole_blocks(here, v.LANE, self.lanes) if v.LANE in variables(here) else here
 
     def _is_uniform(self, expr: k.Expr) -> bool:
