@@ -138,7 +138,9 @@ class _Scan:
             if repeat is not None:  # isl left out a loop of one iteration
                 return self._once(node, names, repeat, self.block(node, names, None))
             if isinstance(code, Kept):
-                return ir.Block((ir.Scope(code.array, self.block(below, names, None), code.private),))
+                return ir.Block(
+                    (ir.Scope(code.array, self.block(below, names, None), code.private),)
+                )
             return self.block(below, names, code)
         if kind == _IF:
             condition = from_ast(node.if_get_cond(), names)
@@ -224,7 +226,8 @@ class _Scan:
         index = tuple((name, here(value)) for name, value in leaf.index)
         guard = None if leaf.guard is None else here(leaf.guard)
         always = None if leaf.always is None else here(leaf.always)
-        return ir.Instance(leaf.statement, index, dims, guard, always)
+        plain = None if leaf.plain is None else here(leaf.plain)
+        return ir.Instance(leaf.statement, index, dims, guard, always, plain)
 
 
 def _first_call(node: isl.AstNode) -> isl.AstExpr:

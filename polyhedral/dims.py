@@ -29,7 +29,8 @@ from tdsl.ir.kernel import INDEX, Expr, Select, Size, Var
 from tdsl.polyhedral.bounds import plain_start
 from tdsl.polyhedral.from_isl import from_aff, from_constraint, from_pw_aff, from_set
 from tdsl.polyhedral.leaves import Point
-from tdsl.polyhedral.program import Program
+from tdsl.polyhedral.packed_reads import reading
+from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.tree import Loop
 
 SET = isl.dim_type.set
@@ -51,7 +52,7 @@ class Leaf:
 
     domain: the tuples of outer coordinates; index: each index of the statement, over the
     dimensions' variables too; guard: what the dimensions' counts cannot say; always: where it
-    holds in all iterations of the dimensions.
+    holds in all iterations of the dimensions; plain: where a copy reads in all of them.
     """
 
     statement: str
@@ -60,6 +61,7 @@ class Leaf:
     dims: tuple[ir.Dim, ...]
     guard: Expr | None
     always: Expr | None
+    plain: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,27 @@ def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
         )
         for k, loop in enumerate(point.dims)
     )
-    return Leaf(stmt.name, outside, index, dims, guard, always)
+    plain = _plain(program, stmt, key, outside, coordinates, sizes)
+    return Leaf(stmt.name, outside, index, dims, guard, always, plain)
+
+
+def _plain(
+    program: Program,
+    stmt: Stmt,
+    key: isl.Map,
+    outside: isl.Set,
+    names: Sequence[Expr],
+    sizes: Sequence[Expr],
+) -> Expr | None:
+    """Where a copy reads in all iterations of the dimensions, if that can be told in one piece."""
+    reads = reading(program, stmt)
+    if reads is None:
+        return None
+    others = key.intersect_domain(stmt.domain.subtract(reads)).intersect_params(program.context)
+    where = _in_one_piece(outside.subtract(others.range()).coalesce())
+    if where.is_empty() or len(where.get_basic_sets()) > 1:
+        return None
+    return from_set(where.gist(outside), names, sizes)
 
 
 def _in_one_piece(points: isl.Set) -> isl.Set:

@@ -9,10 +9,10 @@ from functools import reduce
 import islpy as isl
 
 from tdsl.ir.index import simplify, substitute
-from tdsl.ir.kernel import Const, Expr, Read, Select, Var, children, walk
+from tdsl.ir.kernel import Cast, Const, Expr, Read, Select, Var, children, walk
 from tdsl.polyhedral.affine import NotAffine, Scope, pw_aff, region
 from tdsl.polyhedral.model import scope_of
-from tdsl.polyhedral.program import Program
+from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.text import expr_text
 from tdsl.polyhedral.tree import Node, loops_of
 
@@ -320,3 +320,28 @@ def several(
 
 def _text(indices: Sequence[Expr]) -> str:
     return ", ".join(expr_text(i) for i in indices)
+
+
+def reading(program: Program, stmt: Stmt) -> isl.Set | None:
+    """The instances of a copy that read, where its value asks for that by index alone; None: it
+    does not ask."""
+    value = stmt.value.arg if isinstance(stmt.value, Cast) else stmt.value
+    if stmt.copies is None or not isinstance(value, Select):
+        return None
+    where, result = scope_of(program, stmt.name), stmt.domain
+    while isinstance(value, Select):
+        chosen = region(value.condition, where)
+        if not chosen.exact:
+            return None
+        result = result.intersect(chosen.may)
+        value = value.then
+    return result.coalesce()
+
+
+def read_alone(value: Expr) -> Expr:
+    """What a copy writes where it reads: the value without what it asks for."""
+    if isinstance(value, Cast) and isinstance(value.arg, Select):
+        return Cast(value.mode, read_alone(value.arg), value.type, span=value.span)
+    while isinstance(value, Select):
+        value = value.then
+    return value

@@ -81,7 +81,7 @@ def _count(item: Item) -> int:
 
 def _plain(instance: Instance) -> Instance:
     dims = tuple(replace(d, extent=0, count=None, chosen=False) for d in instance.dims)
-    return replace(instance, dims=dims, guard=None, always=None)
+    return replace(instance, dims=dims, guard=None, always=None, plain=None, decided=False)
 
 
 # ---------------------------------------------------------------- defaults

@@ -76,6 +76,8 @@ class Instance:
     """A statement at `index` for every iteration of `dims` (outer first) where `guard` holds.
 
     always: a condition on the loops around under which the guard holds in all iterations.
+    plain: one under which a copy reads in all iterations, so that its value asks for nothing;
+    decided: where that holds.
     Lanes of a vector dimension read everything before they write.
     """
 
@@ -84,6 +86,8 @@ class Instance:
     dims: tuple[Dim, ...] = ()
     guard: Expr | None = None
     always: Expr | None = None
+    plain: Expr | None = None
+    decided: bool = False
 
 
 @dataclass(frozen=True)

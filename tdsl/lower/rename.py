@@ -52,4 +52,5 @@ def _renamed(item: ir.Item, env: Mapping[str, Expr]) -> ir.Item:
             index = tuple((name, expr(e)) for name, e in item.index)
             guard = None if item.guard is None else expr(item.guard)
             always = None if item.always is None else expr(item.always)
-            return replace(item, index=index, dims=dims, guard=guard, always=always)
+            plain = None if item.plain is None else expr(item.plain)
+            return replace(item, index=index, dims=dims, guard=guard, always=always, plain=plain)

@@ -203,15 +203,20 @@ def _pending(item: Item) -> list[Dim]:
 
 
 def _always(item: Item) -> list[Expr]:
-    """Where the guards below hold in all iterations, for those that a version can leave out."""
-    found = (i.always for i in instances(item) if i.guard is not None)
+    """Where the guards below hold in all iterations, for those that a version can leave out, and
+    where copies read in all."""
+    found = [i.always for i in instances(item) if i.guard is not None]
+    found += [i.plain for i in instances(item)]
     return list(dict.fromkeys(a for a in found if a is not None))
 
 
 def _unguarded(item: Item, *, decided: bool) -> Item:
-    """Without the guards that always hold (`decided`), or with them for good."""
+    """Without the guards that always hold, and what copies ask for (`decided`), or with them for
+    good."""
 
     def edit(instance: Instance) -> Instance:
+        if instance.plain is not None:
+            instance = replace(instance, plain=None, decided=decided)
         if instance.always is None:
             return instance
         guard = None if decided else instance.guard

@@ -10,7 +10,7 @@ copied element by element.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tdsl.diagnostics import IllegalSchedule
 from tdsl.ir import loops as ir
@@ -24,6 +24,7 @@ from tdsl.lower.lanes import widest_bytes
 from tdsl.lower.memory import stored_type
 from tdsl.lower.registers import CannotKeep
 from tdsl.lower.values import Values
+from tdsl.polyhedral.packed_reads import read_alone
 from tdsl.polyhedral.program import Stmt
 from tdsl.targets import instructions
 
@@ -40,6 +41,8 @@ def write_turned(
 ) -> None:
     """Adds all copies of the last two dimensions of an instance. `scalar` adds one element."""
     stmt = context.program.statements[instance.statement]
+    if instance.decided and stmt.value is not None:
+        stmt = replace(stmt, value=read_alone(stmt.value))
     for access in (stmt.write, *stmt.reads):
         if context.scope(access.array) is not None:
             raise CannotKeep(access.array, "its elements are transposed")
