@@ -93,7 +93,7 @@ class Checker:
     ) -> None:
         self.entry = entry
         self._prepared = dict(prepared or {})
-        self._plan = plan
+        self.plan = plan
         self._arguments = {a.name: a for a in entry.arguments}
         self._bound_sizes = dict(entry.bound)
         self.size_names = (*entry.sizes, *self._bound_sizes)
@@ -107,7 +107,7 @@ class Checker:
                 for a, value in zip(self.entry.arguments, bound.values, strict=True)
             }
             try:
-                self._plan.check_ranges(
+                self.plan.check_ranges(
                     arrays, dict(zip(self.entry.sizes, bound.sizes, strict=True))
                 )
             except ValueError as error:
@@ -122,7 +122,7 @@ class Checker:
                 for a, value in zip(self.entry.constants, bound.values, strict=True)
             }
             try:
-                self._plan.check_ranges(
+                self.plan.check_ranges(
                     arrays, dict(zip(self.entry.sizes, bound.sizes, strict=True))
                 )
             except ValueError as error:
@@ -150,10 +150,10 @@ class Checker:
             raise TypeError(f"{name}: missing {_listed('argument', missing)}")
         sizes = {n: self._size(n, v) for n, v in keywords.items() if n not in const}
         arrays = {n: self._value(a, keywords[n]) for n, a in const.items()}
-        found = {n: self._size(n, int(v)) for n, v in self._plan.known(arrays, sizes).items()}
+        found = {n: self._size(n, int(v)) for n, v in self.plan.known(arrays, sizes).items()}
         for n, argument in const.items():
             try:
-                shape = tuple(self._plan.shape(n, found))
+                shape = tuple(self.plan.shape(n, found))
             except KeyError as size:
                 raise TypeError(
                     f"{name}: no shape of a const argument determines the size {size.args[0]}; "
@@ -179,9 +179,9 @@ class Checker:
         arrays = {n: self._value(self._arguments[n], v) for n, v in given.items()}
         found = self._sizes(arrays, sizes)
         for name, argument in self._arguments.items():
-            shape = tuple(self._plan.shape(name, found))
+            shape = tuple(self.plan.shape(name, found))
             if name not in arrays:
-                steps = self._plan.strides(name, found) if argument.strided else None
+                steps = self.plan.strides(name, found) if argument.strided else None
                 arrays[name] = given[name] = self._allocate(argument, shape, steps)
             elif arrays[name].shape != shape:
                 raise self._wrong(name, f"shape {shape}", f"{arrays[name].shape}")
@@ -250,7 +250,7 @@ class Checker:
     # ------------------------------------------------------------ sizes
 
     def _sizes(self, arrays: Mapping[str, Array], given: Mapping[str, int]) -> Mapping[str, int]:
-        found = {n: int(v) for n, v in self._plan.sizes(arrays, given).items()}
+        found = {n: int(v) for n, v in self.plan.sizes(arrays, given).items()}
         return {n: self._size(n, v) for n, v in found.items()}
 
     def _size(self, name: str, value: Any) -> int:
@@ -325,7 +325,7 @@ class Checker:
 
     def _steps(self, argument: Argument, array: Array, sizes: Mapping[str, int]) -> None:
         """The strides are those that are declared; a dimension of one element has any."""
-        wanted = self._plan.strides(argument.name, sizes)
+        wanted = self.plan.strides(argument.name, sizes)
         assert wanted is not None
         item = array.itemsize
         if array.size == 0:

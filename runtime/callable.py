@@ -24,6 +24,7 @@ import numpy as np
 from tdsl.runtime.arguments import Bound, Checker, address, empty, passed
 from tdsl.runtime.build import Library, assembly
 from tdsl.runtime.interface import Argument, Entry, Prepared, SizePlan
+from tdsl.runtime.laid_out import LaidOut
 from tdsl.runtime.quick import Known, Slot, Surroundings, quick_call, remembered_key
 from tdsl.runtime.shortcall import short_call
 from tdsl.runtime.threads import note_parallel_call
@@ -32,7 +33,7 @@ REMEMBERED = 256  # shapes, and then they are forgotten
 KEPT_WORKSPACE = 2**26  # bytes that a thread keeps from one call to the next
 
 
-class CompiledKernel:
+class CompiledKernel(LaidOut):
     """One entry of a loaded module. See the head of this file for calls."""
 
     def __init__(

@@ -21,6 +21,7 @@ from tdsl.runtime.arguments import Bound, Checker, address, bytes_of
 from tdsl.runtime.build import artifact, assembly, compile_command, link_flags
 from tdsl.runtime.harness import harness
 from tdsl.runtime.interface import Argument, BuildRequest, Entry, Prepared, SizePlan
+from tdsl.runtime.laid_out import LaidOut
 from tdsl.runtime.process import CannotStart, Outcome, run_all
 from tdsl.runtime.toolchain import Compiler, failure, find_compiler, find_emulator, signal_name
 
@@ -56,7 +57,7 @@ def build_program(request: BuildRequest, entries: Sequence[Entry]) -> Program:
     return Program(request, tuple(entries), entry[name], compiler, emulator)
 
 
-class EmulatedKernel:
+class EmulatedKernel(LaidOut):
     """One entry of a program; called like a `CompiledKernel`, with the same checks.
 
     `processor` is the emulator's name of a processor model ("max" has every extension).

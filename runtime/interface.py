@@ -141,6 +141,18 @@ class SizePlan(Protocol):
         """The strides of an array argument in elements, None for one that the caller chooses;
         None where the array is row-major and contiguous."""
 
+    @property
+    def layouts(self) -> Mapping[str, str]:
+        """The orders in which a schedule stores arguments, as text."""
+
+    def laid_out(self, name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The values of an argument as it is stored."""
+
+    def natural(
+        self, name: str, stored: np.ndarray[Any, Any], shape: tuple[int, ...]
+    ) -> np.ndarray[Any, Any]:
+        """The values of this shape of an argument as it is stored."""
+
     def check_ranges(
         self, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tdsl import driver
@@ -52,6 +52,11 @@ class GeneratedKernel:
     def library_path(self) -> str:
         """There is none: raises UnsupportedTarget."""
         raise self._refusal()
+
+    @property
+    def layouts(self) -> Mapping[str, str]:
+        """For each argument with a `layout` where its elements are, as the schedule says it."""
+        return {a.name: a.layout for a in self.entry.arguments if a.layout}
 
     def workspace_bytes(self, *_: int, **__: int) -> int:
         """The C would have to run: raises UnsupportedTarget."""

@@ -29,6 +29,7 @@ from tdsl.diagnostics import Diagnostic, Error
 from tdsl.ir.arguments import ArgumentPlan
 from tdsl.ir.interp import reference
 from tdsl.ir.kernel import Kernel
+from tdsl.runtime.laid_out import LaidOut
 from tdsl.runtime.threads import set_threads
 from tdsl.schedule.builder import Schedule
 from tdsl.schedule.choose import choose
@@ -92,7 +93,7 @@ def command(
     built = _built(asked, front, used)
     if threads is not None:
         set_threads(threads)
-    arrays, seconds = _call(built, meaning, given)
+    arrays, seconds = _call(built, meaning, given, used)
     label = built.variant(**used) or "the program's own order"
     click.echo(f"{meaning.name}: {label}, for {options.target.name}, {_duration(seconds)}")
     for name, value in arrays.items():
@@ -162,12 +163,24 @@ def _name(options: driver.Options) -> str | None:
 
 
 def _call(
-    built: Built, kernel: Kernel, given: dict[str, Values]
+    built: Built, kernel: Kernel, given: dict[str, Values], sizes: dict[str, int]
 ) -> tuple[dict[str, Values], float]:
-    """All arrays after the call, and how long it took, the first time."""
+    """All arrays after the call, and how long it took, the first time. Files hold arrays in the
+    order of the text, whatever a schedule makes of it."""
+    if built.layouts and isinstance(built, LaidOut):
+        stored = {n: built.laid_out(n, v) for n, v in given.items()}
+        stored, seconds = _timed(built, kernel, stored, sizes)
+        plan = ArgumentPlan(kernel)
+        return {n: built.natural(n, v, plan.shape(n, sizes)) for n, v in stored.items()}, seconds
+    return _timed(built, kernel, given, {})
+
+
+def _timed(
+    built: Built, kernel: Kernel, given: dict[str, Values], sizes: dict[str, int]
+) -> tuple[dict[str, Values], float]:
     with _wrong_arrays(), console.progress(f"running {kernel.name}"):
         start = time.perf_counter()
-        result = built(**given)
+        result = built(**given, **sizes)
         seconds = time.perf_counter() - start
     returned = built.entry.returned
     values = (result,) if len(returned) == 1 else tuple(result or ())

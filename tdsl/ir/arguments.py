@@ -14,6 +14,7 @@ from tdsl.ir.dtypes import record_text, storage_dtype
 from tdsl.ir.interp_ops import load
 from tdsl.ir.intervals import evaluate
 from tdsl.ir.kernel import Array, Const, Expr, Kernel, Op, Size, walk
+from tdsl.ir.laid_out import laid_out, layout_text, natural
 from tdsl.ir.printer import print_expr
 from tdsl.ir.steps import filled, shape_of, strides_of, written_strides
 
@@ -119,6 +120,24 @@ class ArgumentPlan:
         """The strides of an argument in elements, None for a free one; None where it is
         row-major and contiguous."""
         return strides_of(self._arguments[name].array, sizes)
+
+    @property
+    def layouts(self) -> dict[str, str]:
+        """The storage orders of arguments that a schedule lays out."""
+        found = {n: layout_text(a.array) for n, a in self._arguments.items()}
+        return {name: text for name, text in found.items() if text}
+
+    def laid_out(self, name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The values of an argument as it is stored: themselves where it has no layout."""
+        array = self._arguments[name].array
+        return values if array.layout is None else laid_out(array, values)
+
+    def natural(
+        self, name: str, stored: npt.NDArray[Any], shape: tuple[int, ...]
+    ) -> npt.NDArray[Any]:
+        """The values of this shape of an argument as it is stored."""
+        array = self._arguments[name].array
+        return stored if array.layout is None else natural(array, stored, shape)
 
     def check_ranges(
         self, arrays: Mapping[str, npt.NDArray[Any]], sizes: Mapping[str, int]

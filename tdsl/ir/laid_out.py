@@ -6,16 +6,14 @@ layout x[n, c] as [n, c // 16, c % 16]     x[n, c] is element [n, c // 16, c % 1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tdsl.ir.interp_block import Block
-from tdsl.ir.kernel import Array
+from tdsl.ir.kernel import Array, Const, Expr, Op
 from tdsl.ir.printer import print_expr
-from tdsl.ir.steps import shape_of
 
 Values = npt.NDArray[Any]
 
@@ -28,11 +26,23 @@ def layout_text(array: Array) -> str:
     return f"[{', '.join(names)}] as [{', '.join(map(print_expr, storage))}]"
 
 
-def laid_out(array: Array, values: Values, sizes: Mapping[str, int]) -> Values:
+def laid_out(array: Array, values: Values) -> Values:
     """The values in storage order, 0 between them."""
-    stored = np.zeros(shape_of(array, sizes), values.dtype)
-    stored[_places(array, values.shape)] = values
+    assert array.layout is not None
+    places = _places(array, values.shape)
+    shape = tuple(map(_extent, array.layout[1], places))
+    stored = np.zeros(shape, values.dtype)
+    stored[places] = values
     return stored
+
+
+def _extent(storage: Expr, places: Values) -> int:
+    """Full tiles."""
+    match storage:
+        case Op("mod", (_, Const(value))):
+            return int(value)
+        case _:
+            return int(places.max(initial=-1)) + 1
 
 
 def natural(array: Array, stored: Values, shape: tuple[int, ...]) -> Values:
@@ -41,7 +51,7 @@ def natural(array: Array, stored: Values, shape: tuple[int, ...]) -> Values:
     return np.ascontiguousarray(np.broadcast_to(taken, shape))
 
 
-def _places(array: Array, shape: tuple[int, ...]) -> tuple[Any, ...]:
+def _places(array: Array, shape: tuple[int, ...]) -> tuple[Values, ...]:
     """The storage indices of all elements, to index a stored array with."""
     assert array.layout is not None
     names, storage = array.layout
