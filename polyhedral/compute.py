@@ -21,6 +21,7 @@ from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import EditError, sequence
 from tdsl.polyhedral.inits import coordinate_map, init_coordinates
 from tdsl.polyhedral.model import nest_indices, nest_of
+from tdsl.polyhedral.parts import selecting
 from tdsl.polyhedral.program import Access, Dependence, Origin, Program, Stmt
 from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
@@ -324,12 +325,20 @@ def _function(
         local = isl.LocalSpace.from_space(space)
         return isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, list(extra).index(k)))
     column = _column(need, k, count).reverse()
-    function = isl.PwMultiAff.from_map(column).get_at(0).coalesce()
-    if extra:
-        back = isl.Map.identity(space.map_from_set()).reset_tuple_id(OUT)
-        back = back.project_out(OUT, 0, len(extra)).set_tuple_name(OUT, member.tuple_name)
-        function = function.pullback_pw_multi_aff(isl.PwMultiAff.from_map(back))
-    return function.gist(domain).coalesce()
+    # All terms of a sum run in one iteration: that they do has to be seen in the function.
+    reduced = [d for d, i in enumerate(member.indices) if i in member.reduction]
+    of_free = column
+    for d in reversed(reduced):
+        of_free = of_free.project_out(IN, d, 1)
+    if of_free.is_single_valued():
+        column = of_free
+    else:
+        reduced = []
+    function = isl.PwMultiAff.from_map(column).get_at(0).gist(column.domain()).coalesce()
+    kept = [d for d in range(len(member.indices)) if d not in reduced]
+    columns = {n: len(extra) + d for n, d in enumerate(kept)}
+    back = selecting(space, function.get_domain_space(), columns)
+    return function.pullback_multi_aff(back).coalesce()
 
 
 # ---------------------------------------------------------------- the tree

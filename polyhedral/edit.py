@@ -13,7 +13,9 @@ from dataclasses import replace
 import islpy as isl
 
 from tdsl.polyhedral.blocks import balanced, block, number, over
+from tdsl.polyhedral.bounds import plain_start
 from tdsl.polyhedral.extent import greatest, least
+from tdsl.polyhedral.inits import coordinate_map
 from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, SplitInfo, Tail, loops_of, path, statements
@@ -83,10 +85,13 @@ def split(
     outer: str,
     inner: str,
     tail: Tail = DEFAULT_TAIL,
+    host: Sequence[Loop] = (),
 ) -> Node:
     """before: for c        after: for o = (c - anchor) // factor { for c }
 
-    The anchor is the loop's least coordinate where that is one expression in sizes, else 0.
+    The anchor is the loop's least coordinate where that is one expression in sizes, else 0; in a
+    nest that was placed in the body of the innermost loop of `host` (the path from the root), the
+    least one in an iteration of these loops.
     `balanced` moves the last block's start so that the last two blocks differ by at most one
     iteration: this needs an extent that is one expression in sizes.
     """
@@ -98,6 +103,9 @@ def split(
         if anchor is None or last is None:
             raise EditError(f"the extent of {name} depends on other loops: it cannot be balanced")
         blocks = {s: balanced(c, anchor, last, factor) for s, c in loop.coords.items()}
+    elif host:
+        starts = local_starts(program, loop, host)
+        blocks = {s: block(c.sub(starts[s]), None, factor) for s, c in loop.coords.items()}
     else:
         blocks = {s: block(c, anchor, factor) for s, c in loop.coords.items()}
     info = SplitInfo(outer, inner, factor, tail)
@@ -111,6 +119,21 @@ def split(
         return Loop(outer, blocks, within, outer_of=info, notes=old.notes)
 
     return update(tree, statement, name, edit)
+
+
+def local_starts(program: Program, loop: Loop, host: Sequence[Loop]) -> dict[str, isl.PwAff]:
+    """Where a loop starts in an iteration of the loops around its nest, as a function of the
+    instances of each statement below."""
+    places, values = {}, None
+    for s in loop.coords:
+        place = coordinate_map([x.coords[s] for x in host])
+        places[s] = isl.PwMultiAff.from_map(place)
+        inside = place.intersect_domain(program.statements[s].domain).reverse()
+        found = inside.apply_range(loop.coords[s].as_map()).intersect_params(program.context)
+        values = found if values is None else values.union(found)
+    assert values is not None
+    start = plain_start(values.coalesce())
+    return {s: start.pullback_pw_multi_aff(place) for s, place in places.items()}
 
 
 def collapse(
@@ -152,15 +175,31 @@ def chain(tree: Node, statement: str, names: Sequence[str]) -> tuple[Loop, ...]:
 
 
 def permute(tree: Node, statement: str, order: Sequence[str]) -> Node:
-    """The named loops of one chain take this order within the places that they hold."""
+    """The named loops of one chain take this order within the places that they hold.
+
+    The inner loop of a split that comes to stand outside its outer loop counts places in a block
+    from then on: `split i by 4 -> io, ii  reorder ii, io` runs i = 0, 4, 8, ..., then 1, 5, ...
+    """
     run = chain(tree, statement, order)
     named = {loop.name: loop for loop in run}
     queue = iter(order)
     placed = [named[next(queue)] if loop.name in order else loop for loop in run]
+    placed = [_phase(loop, placed[k + 1 :]) for k, loop in enumerate(placed)]
     body = run[-1].body
     for loop in reversed(placed):
         body = replace(loop, body=body)
     return update(tree, statement, run[0].name, lambda _: body)
+
+
+def _phase(loop: Loop, inside: Sequence[Loop]) -> Loop:
+    info = loop.inner_of
+    outer = next((x for x in inside if info is not None and x.name == info.outer), None)
+    if info is None or outer is None or info.tail.balanced:
+        return loop
+    coords = {
+        s: c.sub(outer.coords[s].scale_val(isl.Val(info.factor))) for s, c in loop.coords.items()
+    }
+    return replace(loop, coords=coords, inner_of=None)
 
 
 def rename(tree: Node, statement: str, name: str, new: str, note: str) -> Node:

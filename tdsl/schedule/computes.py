@@ -50,9 +50,7 @@ def _requested(
     return _recorded(state, d, arrays, at)
 
 
-def _recorded(
-    state: State, d: Compute, arrays: Sequence[str], at: tuple[str, str] | None
-) -> State:
+def _recorded(state: State, d: Compute, arrays: Sequence[str], at: tuple[str, str] | None) -> State:
     others = tuple(c for c in state.computed if c.array not in arrays)
     known = {c.array: c for c in state.computed}
     made = []
@@ -123,6 +121,7 @@ def _at(
         ),
         private=private,
         hosts=hosts,
+        hosted={**state.hosted, **dict.fromkeys(names, key)},
         aliases={**state.aliases, **moved.aliases},
     )
     placed = with_inits(state.program, state.tree)
@@ -155,6 +154,7 @@ def finish(state: State, d: Finish, on: Sequence[str]) -> State:
         state,
         tree=tree,
         hosts=(*state.hosts, (*key, print_directive(d))),
+        hosted={**state.hosted, name: key},
         aliases={**state.aliases, **aliases},
     )
     if broken := check.order(state):

@@ -13,7 +13,7 @@ from tdsl.polyhedral import edit
 from tdsl.polyhedral.extent import extent
 from tdsl.polyhedral.tree import Tail, loops, loops_of, statements
 from tdsl.schedule.hints import refusal
-from tdsl.schedule.places import hosted
+from tdsl.schedule.places import host_of, hosted
 from tdsl.schedule.references import fresh
 from tdsl.schedule.state import LoopAt, State
 
@@ -58,7 +58,17 @@ def vectorize(
         name = f"{at.name}_v"
         fresh(state, [name], at.loop, [], span)
         tail = Tail("mask")
-        tree = edit.split(state.program, tree, at.statement, at.name, lanes, at.name, name, tail)
+        tree = edit.split(
+            state.program,
+            tree,
+            at.statement,
+            at.name,
+            lanes,
+            at.name,
+            name,
+            tail,
+            host_of(state, at),
+        )
     tree = edit.mark(tree, at.statement, name, "vector", width=width)
     return _noted(replace(state, tree=tree), at.statement, name, note)
 
@@ -99,7 +109,9 @@ def unroll(
         _whole(state, at, span, "split into copies")
         name, count = f"{at.name}_u", by
         fresh(state, [name], at.loop, [], span)
-        tree = edit.split(state.program, tree, at.statement, at.name, by, at.name, name)
+        tree = edit.split(
+            state.program, tree, at.statement, at.name, by, at.name, name, host=host_of(state, at)
+        )
     if count is None:
         raise refusal(
             span,

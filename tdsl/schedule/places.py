@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tdsl.polyhedral.edit import find
 from tdsl.polyhedral.stage import path_to
-from tdsl.polyhedral.tree import statements
+from tdsl.polyhedral.tree import Loop, statements
 from tdsl.schedule import layouts
 from tdsl.schedule.directives import Stage
 from tdsl.schedule.hints import closest, listing, refusal
@@ -58,6 +58,15 @@ def stage(state: State, d: Stage, on: Sequence[str]) -> State:
         layout = layouts.layout_of(program, array, d.layout, d.span, d.array.dims)
     request = StageRequest(array, reader, (at.statement, at.name), d.memory, layout, span=d.span)
     return replace(state, stages=(*state.stages, request))
+
+
+def host_of(state: State, at: LoopAt) -> tuple[Loop, ...]:
+    """The loops from the root to the one in whose body the nest of this loop was placed, or ()."""
+    key = state.hosted.get(at.statement)
+    if key is None:
+        return ()
+    path = path_to(state.tree, *key)
+    return () if any(loop is at.loop for loop in path) else path
 
 
 def hosted(state: State, at: LoopAt) -> str | None:

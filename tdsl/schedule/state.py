@@ -92,6 +92,8 @@ class State:
     private      array -> the loop (a statement below it, its name) in each of whose iterations,
                  and of the loops around it, its memory is new
     hosts        loops that something was placed at, and the directive: they keep their shape
+    hosted       statement whose nest was placed in the body of a loop -> the loop (a statement
+                 below it, its name)
     aliases      (statement, name) -> the name of the loop around it that its own was merged with
     streams      what is stored past the caches
     prefetches   what is asked for before it is used
@@ -112,6 +114,7 @@ class State:
     computed: tuple[ComputeRequest, ...] = ()
     private: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     hosts: tuple[tuple[str, str, str], ...] = ()
+    hosted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     aliases: Mapping[tuple[str, str], str] = field(default_factory=dict)
     streams: tuple[Stream, ...] = ()
     prefetches: tuple[PrefetchRequest, ...] = ()

@@ -27,7 +27,7 @@ from tdsl.schedule.directives import (
 from tdsl.schedule.hints import closest, listing, refusal
 from tdsl.schedule.literal import integer
 from tdsl.schedule.marks import refreshed, serial
-from tdsl.schedule.places import hosted
+from tdsl.schedule.places import host_of, hosted
 from tdsl.schedule.references import candidates, distinct, every, fresh, one
 from tdsl.schedule.state import LoopAt, State
 from tdsl.syntax.print_directive import print_directive
@@ -103,8 +103,9 @@ def _split(
         if tail.mode == "overrun":
             state = _overrun(state, at, factor, span)
         tree = edit.split(
-            state.program, state.tree, at.statement, at.name, factor, outer, inner, tail
-        )
+            state.program, state.tree, at.statement, at.name, factor, outer, inner, tail,
+            host_of(state, at),
+        )  # fmt: skip
     tree = edit.update(
         tree, at.statement, outer, lambda loop: replace(loop, notes=(*loop.notes, note))
     )
