@@ -55,8 +55,8 @@ class If:
 class Dim:
     """Iterations `0..count` of `extent` (constant) at a leaf; count None: all of them.
 
-    mark: "unroll", "vector", "dot" (terms that one instruction adds) or "transpose" (of the last two
-    dims together). tail: "mask", "guard", "cases", "narrow", "peel" or "" (default): how an
+    mark: "unroll", "vector", "dot" (terms that one instruction adds) or "transpose" (the last two
+    dims are, together). tail: "mask", "guard", "cases", "narrow", "peel" or "" (default): how an
     incomplete block runs. width: lanes asked for by `vectorize by`. chosen: the version is decided
     (by `tdsl.lower.specialize`): a count that is left is a mask or a test an iteration.
     """

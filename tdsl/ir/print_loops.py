@@ -73,7 +73,9 @@ def _for(loop: For) -> str:
 
 
 def _prefetch(hint: Prefetch) -> str:
-    box = (f"{print_expr(lo)}..+{print_expr(n)}" for lo, n in zip(hint.lo, hint.extents, strict=True))
+    box = (
+        f"{print_expr(lo)}..+{print_expr(n)}" for lo, n in zip(hint.lo, hint.extents, strict=True)
+    )
     return f"prefetch {hint.array}[{', '.join(box)}]"
 
 

@@ -52,6 +52,9 @@ def write_row(
     code.add(v.If(test, v.Block(tuple(inner.items))))
 
 
+LINE = 64  # bytes of a cache line
+
+
 @dataclass(frozen=True)
 class _Writer:
     context: Context
@@ -60,6 +63,7 @@ class _Writer:
     code: Code
 
     def run(self) -> None:
+        """Vectors are numbered from the line that the row begins in."""
         row, code = self.row, self.code
         stmt = self.context.program.statements[row.instance.statement]
         array = stmt.write.array
@@ -67,44 +71,54 @@ class _Writer:
         index = {i: simplify(substitute(e, start)) for i, e in row.instance.index}
         place = self.context.places[array]
         offset = place.offset([simplify(substitute(e, index)) for e in stmt.write.subscript])
-        bytes = stored_type(place.array.type).bytes * row.lanes
+        in_line = LINE // (stored_type(place.array.type).bytes * row.lanes)
         skip = Var(code.names.fresh(f"{array}_skip"))
-        code.add(v.Misaligned(skip.name, array, offset, bytes))
+        code.add(v.Misaligned(skip.name, array, offset, LINE))
         end = add(row.length, skip)
         test = conjunction((compare("gt", skip, const(0)), compare("gt", row.length, const(0))))
         assert test is not None
         head = code.inside()
-        self._vector(head, const(0), skip, end)
+        if in_line == 1:
+            self._vector(head, const(0), skip, end, head=True)
+        else:
+            last = minimum(const(in_line), blocks(end, row.lanes))
+            replace(self, code=head)._loop(skip, _over(skip, row.lanes), last, end, head=True)
         code.forget_all(written(head.items))
         code.add(v.If(test, v.Block(tuple(head.items))))
-        first = minimum(skip, const(1))
-        whole = simplify(Op("floordiv", (end, const(row.lanes)), INDEX))
-        self._loop(skip, first, whole, None, array)
-        self._loop(skip, maximum(first, whole), blocks(end, row.lanes), end, array)
+        first = scale(in_line, minimum(skip, const(1)))
+        whole = scale(in_line, _over(end, row.lanes * in_line))
+        self._loop(skip, first, whole, None)
+        self._loop(skip, maximum(first, whole), blocks(end, row.lanes), end)
 
-    def _loop(self, skip: Expr, lo: Expr, hi: Expr, end: Expr | None, array: str) -> None:
-        """Whole vectors past the caches; with an end, those that it cuts."""
+    def _loop(
+        self, skip: Expr, lo: Expr, hi: Expr, end: Expr | None, *, head: bool = False
+    ) -> None:
+        """Whole vectors past the caches; with an end, those that it or the row's start cuts."""
         row, code = self.row, self.code
         var = code.names.inside().claim(row.var)
         inner = code.inside(loop=var)
         block = sub(Var(var), row.lo)
-        here = None if end is None else sub(end, scale(row.lanes, block))
-        self._vector(inner, block, skip, here, head=False)
+        self._vector(inner, block, skip, end, head=head)
         body = tuple(inner.items)
         if end is None:
+            array = self.context.program.statements[row.instance.statement].write.array
             body = tuple(_aligned(item, array) for item in body)
         code.forget_all(written(body))
         code.add(v.For(var, add(lo, row.lo), add(hi, row.lo), v.Block(body)))
 
-    def _vector(
-        self, code: Code, block: Expr, skip: Expr, count: Expr | None, *, head: bool = True
-    ) -> None:
+    def _vector(self, code: Code, block: Expr, skip: Expr, end: Expr | None, *, head: bool) -> None:
+        """head: without the lanes before the row."""
         row, lane = self.row, Var(v.LANE)
-        here = add(scale(row.lanes, block), sub(lane, skip))
-        guard = compare("ge", lane, skip) if head else None
-        copy = Copy(lanes=row.lanes, count=count)
+        before = scale(row.lanes, block)
+        here = add(before, sub(lane, skip))
+        guard = compare("ge", lane, sub(skip, before)) if head else None
+        copy = Copy(lanes=row.lanes, count=None if end is None else sub(end, before))
         env = {**self.env, row.dim.var: here}
         write_copy(self.context, row.instance, env, copy, guard, code)
+
+
+def _over(value: Expr, divisor: int) -> Expr:
+    return simplify(Op("floordiv", (value, const(divisor)), INDEX))
 
 
 def _aligned(item: v.Item, array: str) -> v.Item:

@@ -72,10 +72,10 @@ def hints(block: v.Block, table: Table) -> Iterator[tuple[str, int, int]]:
                 yield from hints(then, table.where(holds))
                 yield from hints(other or v.Block(()), table.where(~holds))
             case v.Switch(on, cases, default):
-                value = table.value(on)
+                chosen = table.value(on)
                 for number, body in cases:
-                    yield from hints(body, table.where(value == number))
-                yield from hints(default, table.where(~np.isin(value, [n for n, _ in cases])))
+                    yield from hints(body, table.where(chosen == number))
+                yield from hints(default, table.where(~np.isin(chosen, [n for n, _ in cases])))
             case v.Block():
                 yield from hints(item, table)
             case _:
