@@ -13,9 +13,10 @@ from tdsl.codegen.text import comment, wrap
 from tdsl.codegen.transposes import transpose
 from tdsl.codegen.unit import SCALARS, Unit
 from tdsl.codegen.values import ValuePrinter
-from tdsl.codegen.workspace import OVER, is_sliced, thread_slice, threads_name
+from tdsl.codegen.workspace import is_sliced, thread_slice, threads_name
 from tdsl.ir import kernel
 from tdsl.ir.vector import (
+    OVER,
     Assign,
     Block,
     Buffer,
@@ -73,7 +74,7 @@ class StatementPrinter:
         return self._array(buffer, depth)
 
     def _array(self, buffer: Buffer, depth: int) -> list[str]:
-        """The declaration of a stack buffer, longer than its elements: see `workspace.OVER`."""
+        """The declaration of a stack buffer, longer than its elements: see `vector.OVER`."""
         count = 1
         for extent in buffer.shape:
             if not isinstance(extent, kernel.Const):

@@ -10,11 +10,7 @@ from collections.abc import Sequence
 
 from tdsl.codegen.names import Names
 from tdsl.codegen.unit import SCALARS, Unit
-from tdsl.ir.vector import Buffer
-
-OVER = 64
-"""Bytes behind every array that is no argument: a vector load that begins at one of its elements
-may go on for so long, whatever is there."""
+from tdsl.ir.vector import OVER, Buffer
 
 ROOM = f"""__attribute__((noinline))
 static int64_t tdsl_room(int64_t bytes, int64_t slices)

@@ -371,6 +371,12 @@ Item = (
 )  # fmt: skip
 
 
+OVER = 64
+"""Bytes behind every array that is no argument: a vector load that begins at one of its elements
+may go on for so long, whatever is there."""
+OWN = ("temp", "scratch", "stack", "prepared")  # the roles of such arrays
+
+
 @dataclass(frozen=True)
 class Buffer:
     """Memory. role: in, const, out, inout (arguments), temp and scratch (workspace), stack, table

@@ -23,10 +23,6 @@ from tdsl.lower.tables import (
 )
 from tdsl.polyhedral.program import Stmt
 
-# Memory of our own: so many bytes behind it may be read, whatever they hold.
-OVER_ALLOCATED = ("temp", "scratch", "prepared")
-OVER = 64
-
 
 @dataclass(frozen=True)
 class Access:

@@ -54,7 +54,8 @@ def write_copy(
                     loops=context.loops)  # fmt: skip
     if copy.count is not None:
         bits = context.program.arrays[stmt.write.array].type.bits
-        values = replace(values, tail=values.first_lanes(copy.count, bits))
+        first = copy.chunk == 0 and guard is None
+        values = replace(values, tail=values.first_lanes(copy.count, bits), first=first)
     if guard is not None and len(instance.dims) == 1:
         # Some lane of the block runs, as under a count.
         values = replace(values, tail=values.both(values.tail, values.condition_here(guard)))

@@ -29,7 +29,6 @@ from tdsl.ir.index import (
     whole_blocks,
 )
 from tdsl.ir.types import BOOL, ElemType
-from tdsl.lower.accesses import OVER_ALLOCATED
 from tdsl.lower.context import Context
 from tdsl.lower.memory import Place
 from tdsl.lower.registers import CannotKeep
@@ -113,7 +112,7 @@ def _operand(
     type = v.VType(read.type, wide)
     some = _mask(read.type, group)
     partial: v.Value | None = None
-    readable = found.terms or place.array.role in OVER_ALLOCATED
+    readable = found.terms or place.array.role in v.OWN
     if terms.count is not None and not (terms.overrun and readable):
         partial = v.FirstLanes(terms.count, some)
     if found.stride == const(0):

@@ -46,6 +46,8 @@ class Values:
     it is not simply loaded (registers), else None. tail: the lanes that run; at least one lane
     of the whole block does, so what does not depend on the lane may be loaded without a test.
     loops: those around of few iterations: the variable, where it begins, how many at most.
+    first: lane 0 runs, so that a load from memory of our own needs no mask for the others: nothing
+    depends on what they hold.
     """
 
     places: Mapping[str, Place]
@@ -55,6 +57,7 @@ class Values:
     read: Callable[[str, k.Expr, v.Value | None], v.Value | None]
     tail: v.Value | None = None
     loops: tuple[tuple[str, k.Expr, int], ...] = ()
+    first: bool = False
 
     # ---------------------------------------------------------------- types
 
@@ -144,7 +147,10 @@ class Values:
                     self._logic("and", [self._logic("not", [self.with_bits(mask, bits)]), other]),
                 ],
             )
-        return v.Choose(self.with_bits(mask, then.type.elem.bits), then, other, then.type)
+        same = self.with_bits(mask, then.type.elem.bits)
+        if isinstance(then, v.Load | v.Gather) and then.mask == same and _is_zero(other):
+            return then  # lanes that are not loaded are 0
+        return v.Choose(same, then, other, then.type)
 
     def with_bits(self, mask: v.Value, bits: int) -> v.Value:
         """The mask for lanes of another width."""
@@ -305,8 +311,19 @@ class Values:
     ) -> v.Value:
         here = tuple(self.here(i) for i in subscript)
         # x[j // 2]: the same in all lanes of a chunk, but not in those of other chunks.
-        moves = any(v.LANE in variables(substitute(i, self.index)) for i in subscript)
-        return self._load_at(array, here, elem, mask, moves=moves)
+        varies = [v.LANE in variables(substitute(i, self.index)) for i in subscript]
+        whole = not any(varies[:-1]) and self._whole(array, here)
+        return self._load_at(array, here, elem, mask, moves=any(varies), whole=whole)
+
+    def _whole(self, array: str, here: tuple[k.Expr, ...]) -> bool:
+        """Whether all lanes are elements of a row, whichever of them run."""
+        shape = self.places[array].array.shape
+        parts = linear_in(here[-1], v.LANE) if here else None
+        match parts, shape[-1:]:
+            case (k.Const(value=int(first)), step), (k.Const(value=int(extent)),):
+                return step == const(1) and 0 <= first <= extent - self.lanes
+            case _:
+                return False
 
     def _load_at(
         self,
@@ -316,9 +333,10 @@ class Values:
         mask: v.Value | None,
         *,
         moves: bool = False,
+        whole: bool = False,
     ) -> v.Value:
         offset = self.places[array].offset(here)
-        loaded = self.load(array, offset, stored_type(elem), mask, moves=moves)
+        loaded = self.load(array, offset, stored_type(elem), mask, moves=moves, whole=whole)
         return self.cast("convert", loaded, BOOL) if elem == BOOL else loaded
 
     def load(
@@ -329,9 +347,11 @@ class Values:
         mask: v.Value | None,
         *,
         moves: bool = False,
+        whole: bool = False,
     ) -> v.Value:
         """The elements at an offset over loop variables and the lane. moves: it differs between
-        the chunks of a block, some of which may have no lane that runs."""
+        the chunks of a block, some of which may have no lane that runs. whole: the elements of all
+        lanes exist."""
         kept = self.read(array, offset, mask)
         if kept is not None:
             return kept
@@ -340,8 +360,8 @@ class Values:
             return v.Const(entry, self.type(elem))
         parts = None if has_data(offset) else linear_in(offset, v.LANE)
         if parts is not None and (parts[1] == const(0) or self.lanes == 1):
-            # One element for all lanes.
-            if moves:
+            # One element for all lanes; what dead lanes hold asks for none.
+            if moves or (mask is not None and uniform(mask) is None):
                 mask = self.both(self.tail, mask)
             single = uniform(mask)
             if mask is not None and single is None:
@@ -355,6 +375,9 @@ class Values:
             return v.Gather(array, self._number(offset, mask), self.type(elem), lanes)
         base, stride = parts
         step = None if stride == const(1) else stride
+        own = self.places[array].array.role in v.OWN
+        if own and mask is None and step is None and (self.first or whole):
+            lanes = None
         return v.Load(array, base, self.type(elem), step, lanes)
 
 
@@ -418,6 +441,10 @@ def wrap(value: int, type: ElemType) -> int:
     if type.kind == "int" and value >> (type.bits - 1):
         value -= 1 << type.bits
     return value
+
+
+def _is_zero(value: v.Value) -> bool:
+    return isinstance(value, v.Const) and str(value.value) in ("0", "0.0", "False")
 
 
 def _one(type: ElemType) -> int | float:

@@ -17,7 +17,7 @@ from tdsl.ir.index import const
 from tdsl.ir.kernel import Expr
 from tdsl.ir.vector import Home
 from tdsl.ir.walk_vector import VALUES, item_values, operands, values_in
-from tdsl.lower.accesses import OVER, OVER_ALLOCATED, Memory, reads
+from tdsl.lower.accesses import Memory, reads
 from tdsl.lower.dots_seen import repeated_leaf, running_terms, sides_of, spread_leaf
 from tdsl.lower.masks_seen import EVERYWHERE, Mask, lane_numbers, mask_of, numbers
 from tdsl.lower.records_seen import (
@@ -373,7 +373,7 @@ class Walk:
     def _more(self, buffer: str) -> int:
         """Elements behind an array that may be read, whatever they hold."""
         array = self.memory.arrays[buffer]
-        return OVER // array.type.bytes if array.role in OVER_ALLOCATED else 0
+        return v.OVER // array.type.bytes if array.role in v.OWN else 0
 
     def _inside(self, buffer: str, element: Ints, on: Mask, env: Env, more: int = 0) -> None:
         low, high = self.memory.bounds(buffer, env)

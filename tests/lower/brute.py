@@ -227,6 +227,7 @@ class Vector:
 
     sizes: Mapping[str, int]
     memory: Memory
+    own: frozenset[str] = frozenset()
     names: dict[str, list[Any]] = field(default_factory=dict)
 
     def block(self, block: v.Block, env: dict[str, int]) -> None:
@@ -326,7 +327,12 @@ class Vector:
                 ]
 
     def loaded(self, buffer: str, places: Iterator[int], mask: list[Any]) -> list[Any]:
-        return [self.memory._at(buffer, p) if on else 0 for p, on in zip(places, mask, strict=True)]
+        return [self.element(buffer, p) if on else 0 for p, on in zip(places, mask, strict=True)]
+
+    def element(self, buffer: str, place: int) -> int | None:
+        """What lies behind memory of the kernel's own is loaded, but never used."""
+        behind = place - len(self.memory.data[buffer])
+        return None if buffer in self.own and 0 <= behind < 16 else self.memory._at(buffer, place)
 
 
 def _product(a: Any, b: Any) -> Any:
@@ -345,5 +351,6 @@ def _lifted(op: Any, args: tuple[Any, ...]) -> Any:
 def run_vector(program: Program, body: v.Block, sizes: Mapping[str, int]) -> Memory:
     """The memory after the code."""
     memory = Memory.of(program, sizes)
-    Vector(sizes, memory).block(body, {})
+    own = frozenset(name for name, a in program.arrays.items() if a.role in v.OWN)
+    Vector(sizes, memory, own).block(body, {})
     return memory
