@@ -7,7 +7,7 @@ about twice: which write the place that is read has last, and which its element 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
 import islpy as isl
@@ -70,7 +70,7 @@ class Group:
     def by_tuple(self) -> Mapping[str, Stmt]:
         return {s.tuple_name: s for s in self.writers}
 
-    @cached_property
+    @property
     def copies(self) -> list[tuple[Read, Stmt, isl.Map]]:
         """The reads of copies, their statements, and point -> instance."""
         found = [r for r in self.reads if r.kind == "copy"]
@@ -124,7 +124,8 @@ class Group:
         if read.stmt is None or read.at is None or read.kind != "copy":
             return {}
         at = read.at
-        return {a: at.apply_range(e) for a, e in self.moved[read.stmt.name].items()}
+        moved = self.moved[read.stmt.name].items()
+        return {a: at.apply_range(_everywhere(e)) for a, e in moved}
 
     def through(self, array: str) -> Through:
         """What reads of the final program see of the elements of a base array."""
@@ -162,6 +163,41 @@ class Group:
         return _flow(writers, elements, times, reads)
 
     # ------------------------------------------------------------ what copies move
+
+    def __post_init__(self) -> None:
+        """Leaves out what copies move for nobody: a box has elements that no read asks for."""
+        claims = {stmt.name: self._claim(read, stmt) for read, stmt, _ in self.copies}
+        for n, read in enumerate(self.reads):
+            if read.kind == "copy" and read.stmt is not None:
+                for array, element in claims[read.stmt.name].items():
+                    asked = self._asked(array, read.stmt.write.array, claims)
+                    if asked is not None:
+                        free = _everywhere(element)
+                        target = self.new.at(read.stmt, read.stmt.write.array, free)
+                        points = target.intersect_range(asked).domain().coalesce()
+                        self.reads[n] = _only(read, points)
+
+    def _asked(self, of: str, array: str, claims: Mapping[str, Elements]) -> isl.Set | None:
+        """The elements of a base array that reads of an array of the group stand for, with the
+        iteration that it is private to; None where that is open."""
+        result: isl.Set | None = None
+        for read in self.reads:
+            if read.array != array or read.kind == "padding":
+                continue
+            if read.kind == "copy" and read.stmt is not None:
+                element = claims[read.stmt.name].get(of)
+                if not claims[read.stmt.name]:
+                    return None
+            else:
+                element = self.elements(read).get(of)
+                if element is not None and read.at is not None:
+                    element = read.at.reverse().apply_range(element)
+            if element is not None:
+                if read.stmt is not None:
+                    element = self.new.at(read.stmt, array, element)
+                part = element.range().coalesce()
+                result = part if result is None else result.union(part)
+        return None if result is None else result.coalesce()
 
     @cached_property
     def moved(self) -> Mapping[str, Elements]:
@@ -216,6 +252,26 @@ class Group:
             if not whole.is_empty():
                 result[array] = whole
         return result
+
+
+def _only(read: Read, instances: isl.Set) -> Read:
+    """The read by some instances, if these are fewer pieces and all of them read."""
+    assert read.at is not None
+    points, whole = instances.set_tuple_name(read.key), read.points
+    if points.n_basic_set() >= whole.n_basic_set() or not points.is_subset(whole):
+        return read
+    place, time, at = (
+        _everywhere(m).intersect_domain(points)
+        for m in (read.event.place, read.event.time, read.at)
+    )
+    return replace(read, event=Event(place, time), at=at)
+
+
+def _everywhere(function: isl.Map) -> isl.Map:
+    """The function without its domain, where one expression gives it."""
+    pieces: list[isl.MultiAff] = []
+    isl.PwMultiAff.from_map(function).coalesce().foreach_piece(lambda _, p: pieces.append(p))
+    return isl.Map.from_multi_aff(pieces[0]) if len(pieces) == 1 else function
 
 
 def _flow(

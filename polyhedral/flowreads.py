@@ -157,6 +157,8 @@ class Reader:
         """The instances that read, as points; and point -> instance."""
         key = self._key()
         domain = place.domain()
+        if stmt.domain.is_subset(domain):
+            domain = stmt.domain  # in fewer pieces than the place may have
         time = self.after.time(stmt).intersect_domain(domain)
         at = isl.Map.identity(domain.get_space().map_from_set()).intersect_domain(domain)
         return Event(_named(place, key), _named(time, key)), at.set_tuple_name(IN, key)
