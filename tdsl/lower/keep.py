@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from tdsl.ir import vector as v
-from tdsl.ir.index import add, compare, conjunction, const, mul, simplify, variables
+from tdsl.ir.index import (
+    add,
+    compare,
+    conjunction,
+    const,
+    minimum,
+    mul,
+    simplify,
+    sub,
+    variables,
+)
 from tdsl.ir.kernel import Const, Expr, Op
 from tdsl.ir.types import BOOL
 from tdsl.lower.builder import Code, written
@@ -129,9 +139,12 @@ def _opening(register: Register, place: Place) -> list[v.Item]:
 
 
 def _inside(register: Register, place: Place) -> Expr:
-    """Whether all elements of a register lie in memory."""
+    """Whether all elements of a register lie in memory, those of lanes that run."""
     stride = const(1) if register.stride is None else register.stride
-    last = add(register.offset, mul(stride, const(register.type.lanes - 1)))
+    lanes: Expr = const(register.type.lanes - 1)
+    if isinstance(register.mask, v.FirstLanes):
+        lanes = minimum(lanes, sub(register.mask.count, const(1)))
+    last = add(register.offset, mul(stride, lanes))
     count = mul(const(1), *place.array.shape)
     tests = [
         test

@@ -55,6 +55,10 @@ class Specializer:
                 rest = None if default is None else self.block(default, known)
                 return Switch(on, tuple((n, self.block(b, known)) for n, b in cases), rest)
             case Scope():
+                # What a scope keeps has one set of registers: what is known is decided outside.
+                here = [d for d in pending if d.count is None or variables(d.count) <= known]
+                if here:
+                    return self._item(self._choose(item, here, []), known)
                 return replace(item, body=self.block(item.body, known))
             case Block():
                 return self.block(item, known)
@@ -64,10 +68,11 @@ class Specializer:
     def _choose(self, item: Item, dims: list[Dim], always: list[Expr]) -> Item:
         """One version where all blocks are full; one with the tails of all of them."""
         alone = len(dims) == 1 and not always
-        partial = self._partial(_unguarded(item, decided=False), dims, 1, alone=alone)
+        tested = _unguarded(item, decided=False) if always else item
+        partial = self._partial(tested, dims, 1, alone=alone)
         if any(d.tail == "guard" for d in dims):
             return partial
-        full = _unguarded(item, decided=True)
+        full = _unguarded(item, decided=True) if always else item
         for dim in dims:
             full = _with(full, dim, replace(dim, count=None, chosen=True))
         test = conjunction((*(_is_full(d) for d in dims), *always))
