@@ -292,7 +292,7 @@ def several(
         if not single([s], missing):
             read = sites(program, s, array)
             places = list(dict.fromkeys(f"{array}[{_text(x.read.indices)}]" for x in read))
-            what = " and ".join(places) if len(places) > 1 else f"several elements of {array}"
+            what = _listing(places) if len(places) > 1 else f"several elements of {array}"
             return CannotPack(
                 f"{s} reads {what} {where}, and the copy has one element there",
                 f"`stage {array} at ...` copies a window",
@@ -308,14 +308,20 @@ def several(
             )
         verb = "is" if len(missing) == 1 else "are"
         return CannotPack(
-            f"{s} reads several elements of {array} {where}: {' and '.join(missing)} {verb} "
+            f"{s} reads several elements of {array} {where}: {_listing(missing)} {verb} "
             "missing from the list",
-            f"list {' and '.join(missing)} too: [{', '.join([listed, *missing])}]",
+            f"list {_listing(missing)} too: [{', '.join([listed, *missing])}]",
         )
     return CannotPack(
-        f"{' and '.join(readers)} read different elements of {array} {where}",
+        f"{_listing(readers)} read different elements of {array} {where}",
         f"one reader alone has a copy with `pack {readers[0]}.{array} at ...`",
     )
+
+
+def _listing(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _text(indices: Sequence[Expr]) -> str:

@@ -157,6 +157,28 @@ class Directives:
         owner, _, name = _name(array).rpartition(".")
         self._add(d.Stage(d.ArrayRef(name, owner or None), _ref(at), _layout(layout), memory))
 
+    def pack(
+        self,
+        array: str,
+        at: str,
+        layout: Sequence[Value],
+        *,
+        into: str | None = None,
+        dims: Sequence[str] = (),
+        type: str | None = None,
+        memory: str | None = None,
+    ) -> None:
+        """`at`: a loop, "root" or "prepare"; `layout`: loops, or expressions of `dims`."""
+        if type is not None and into is None:
+            raise TypeError("a pack with type= has a name too: into=")
+        owner, _, name = _name(array).rpartition(".")
+        named = tuple(_expr(x) for x in _names(dims))
+        place = at if at in ("root", "prepare") else _ref(at)
+        storage = _layout(layout)
+        assert storage is not None
+        copied = d.ArrayRef(name, owner or None, named)
+        self._add(d.Pack(copied, place, storage, into, type, memory))
+
     def let(self, name: str, value: Value) -> None:
         self._add(d.Let(name, _expr(value)))
 

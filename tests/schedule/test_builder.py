@@ -82,6 +82,26 @@ def test_every_method_prints_and_parses() -> None:
     assert text_of(t) == t.directives
 
 
+def test_packs_by_method() -> None:
+    s = new()
+    s.split("C.j", by=16, into=("jo", "ji"))
+    s.reorder("C.jo", "C.i", "C.k", "C.ji")
+    s.pack("C.B", "C.jo", ("k", "ji"), into="Bp", memory="scratch")
+    s.pack("A", "root", ("i % 4", "k", "i // 4"), dims=("i", "k"), into="Ap", type="f64")
+    assert s.directives == parse_directives(
+        """
+        split C.j by 16 -> jo, ji
+        reorder C.jo, C.i, C.k, C.ji
+        pack C.B at C.jo as Bp[k, ji] in scratch
+        pack A[i, k] at root as Ap: f64[i % 4, k, i // 4]
+        """
+    )
+    assert text_of(s) == s.directives
+    assert {"Bp", "Ap"} <= set(s.finish().program.arrays)
+    with pytest.raises(TypeError, match="into="):
+        s.pack("A", "root", ("i", "k"), type="f64")
+
+
 def test_a_refused_directive_changes_nothing() -> None:
     s = new()
     s.split("C.i", by=8, into=("io", "ii"))
