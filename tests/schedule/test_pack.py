@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 import tdsl
+from tdsl import driver
 from tdsl.ir.kernel import Const, Read, Select, Size, walk
+from tdsl.lower.specialize import instances
 from tdsl.polyhedral.program import Stmt
 from tdsl.runtime.guard import guarded, guarded_copy
+from tdsl.syntax.parser import parse
+from tdsl.targets.target import TARGETS as TARGETS_BY_NAME
 from tests.schedule.run import scheduled
 
 Array = np.ndarray[Any, Any]
@@ -154,6 +158,16 @@ def test_subscripts_name_loops() -> None:
     ops = [e.op for i in read.subscript for e in walk(i) if hasattr(e, "op")]
     assert not {"floordiv", "mod"} & set(ops)
     assert reader.origin is not None and reader.origin.statement == "C"
+
+
+@pytest.mark.parametrize("target", ["avx512", "c"])
+def test_whole_blocks_ask_for_nothing(target: str) -> None:
+    """The copy runs in two versions: one that only moves elements, one at the ends of arrays."""
+    text = MATMUL.replace("DIRECTIVES", f"{BOTH}  on Bp {{ vectorize j0 }}")
+    done = driver.run(parse(text, "pack.tdsl"), driver.Options("matmul", TARGETS_BY_NAME[target]))
+    for name in ("Ap", "Bp"):
+        found = [i.decided for i in instances(done.lowered.versions) if i.statement == name]
+        assert found == [True, False]
 
 
 CONV = """
