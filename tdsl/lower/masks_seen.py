@@ -19,6 +19,15 @@ class Mask:
     may: Bools
     must: Bools
 
+    def within(self, other: Mask) -> Mask:
+        """The lanes of both."""
+        return Mask(self.may & other.may, self.must & other.must)
+
+    @property
+    def others(self) -> Mask:
+        """All other lanes."""
+        return Mask(~self.must, ~self.may)
+
 
 EVERYWHERE = Mask(YES, YES)
 UNKNOWN = Mask(YES, NO)
@@ -40,8 +49,7 @@ def mask_of(value: v.Value | None, lets: Mapping[str, v.Value], env: Env) -> Mas
         case v.Splat(arg) | v.Cast(_, arg) if arg.type.elem == value.type.elem:
             return mask_of(arg, lets, env)
         case v.Op("and", (a, b)):
-            left, right = mask_of(a, lets, env), mask_of(b, lets, env)
-            return Mask(left.may & right.may, left.must & right.must)
+            return mask_of(a, lets, env).within(mask_of(b, lets, env))
         case v.Op("or", (a, b)):
             left, right = mask_of(a, lets, env), mask_of(b, lets, env)
             return Mask(left.may | right.may, left.must | right.must)
@@ -54,8 +62,7 @@ def mask_of(value: v.Value | None, lets: Mapping[str, v.Value], env: Env) -> Mas
             times = type.lanes // arg.type.lanes
             return Mask(over_and_over(inner.may, times), over_and_over(inner.must, times))
         case v.Op("not", (a,)):
-            inner = mask_of(a, lets, env)
-            return Mask(~inner.must, ~inner.may)
+            return mask_of(a, lets, env).others
         case v.Op("eq" | "ne" | "lt" | "le" | "gt" | "ge" as op, args):
             try:
                 sides = [numbers(arg, lets, env) for arg in args]

@@ -339,6 +339,13 @@ class Walk:
                 times = type.lanes // arg.type.lanes
                 for leaf in self._leaves(arg, table, scope, made):
                     yield repeated_leaf(leaf, times)
+            case v.Choose(mask, then, other):
+                yield from self._leaves(mask, table, scope, made)
+                on = mask_of(mask, scope.lets, env)
+                for leaf in self._leaves(then, table, scope, made):
+                    yield replace(leaf, on=leaf.on.within(on))
+                for leaf in self._leaves(other, table, scope, made):
+                    yield replace(leaf, on=leaf.on.within(on.others))
             case v.Dot(acc, first):
                 for leaf in self._leaves(acc, table, scope, made):
                     yield spread_leaf(leaf, first.type.lanes)
@@ -346,7 +353,7 @@ class Walk:
                     yield from self._leaves(operand, table, scope, made)
             case _:
                 pass
-        if not isinstance(value, v.Ref | v.Repeat | v.Dot | v.Column):
+        if not isinstance(value, v.Ref | v.Repeat | v.Choose | v.Dot | v.Column):
             for operand in operands(value):
                 yield from self._leaves(operand, table, scope, made)
 

@@ -150,6 +150,27 @@ schedule gemm for any {
 }
 """
 
+OVERRUN = """
+kernel gemm(M, N, K) {
+    in  A: i8[M, K]
+    in  B: i8[K, N]
+    temp t: i8[M, K]
+    out C: i32[M, N]
+    t[i, k] = A[i, k]
+    C[i, j] = sum[k](i32(t[i, k]) * i32(B[k, j]))
+}
+schedule gemm for any {
+    on C {
+        split j by 16 -> jo, ji tail mask
+        split k by 4 -> kg, kk tail overrun
+        reorder jo, i, kg, ji, kk
+        vectorize ji
+        dot kk
+    }
+    pack C.B at root as Bp[jo, kg, ji, kk]
+}
+"""
+
 KERNELS = {
     "tile": TILE,
     "blocked": BLOCKED,
@@ -161,6 +182,7 @@ KERNELS = {
     "shift": SHIFT,
     "copies": COPIES,
     "dots": DOTS,
+    "overrun": OVERRUN,
 }
 
 

@@ -52,6 +52,28 @@ schedule gemm for any {{
 }}
 """
 
+OVERRUN = """
+kernel gemm(M, N, K) {
+    in  A: u8[M, K]
+    in  B: i8[K, N]
+    temp t: u8[M, K]
+    out C: i32[M, N]
+
+    t[i, k] = A[i, k]
+    C[i, j] = sum[k](i32(t[i, k]) * i32(B[k, j]))
+}
+schedule gemm for any {
+    on C {
+        split j by lanes(i32) -> jo, ji
+        split k by 4 -> kg, kk tail overrun
+        reorder jo, i, kg, ji, kk
+        vectorize ji
+        dot kk
+    }
+    pack C.B at root as Bp[jo, kg, ji, kk]
+}
+"""
+
 
 def compiled(text: str, level: str) -> Any:
     of = target(level)
@@ -218,3 +240,16 @@ def test_a_float_that_is_masked_on_one_side_is_seen() -> None:
         function = replace(lowered.function, body=mutant.tree)
         with pytest.raises(Miscompiled):
             check_instances(program, replace(lowered, function=function), order)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_terms_behind_a_sum_add_nothing(level: str) -> None:
+    """The rows of t end where the next ones begin; the copy of B is 0 there."""
+    function = compiled(OVERRUN.replace("jo, ji", "jo, ji tail mask"), level)
+    for m, n, k in SIZES[:: 5 if level.startswith("neon") else 2]:
+        A, B = extremes("u8", (m, k), k), extremes("i8", (k, n), n)
+        want = (A.astype(np.int64) @ B.astype(np.int64)).astype(np.int32)
+        np.testing.assert_array_equal(function(A=A, B=B), want)
+    if level.endswith("+vnni"):
+        loop = function.c_source.split("gemm_run")[1].split("dpbusd")
+        assert len(loop) == 3, "a loop of whole vectors and one of the last ones"

@@ -50,6 +50,10 @@ SIZES = {
             (2, 64, 8), (5, 16, 2), (1, 49, 7),
         ]
     ],
+    "overrun": [
+        dict(zip("MNK", s, strict=True))
+        for s in [(0, 3, 1), (1, 1, 0), (2, 17, 1), (2, 15, 4), (1, 33, 5), (3, 16, 3), (2, 20, 9)]
+    ],
     "epilogue": [
         dict(zip("MN", s, strict=True))
         for s in [(0, 4), (3, 0), (1, 15), (2, 16), (3, 17), (1, 33), (2, 1)]
@@ -76,8 +80,9 @@ def made(kernel: str, target: str) -> Compilation:
 @cache
 def levels(kernel: str, target: str) -> Mapping[str, Level]:
     compilation = made(kernel, target)
-    program, lowered = compilation.scheduled.program, compilation.lowered
-    order = Order(compilation.dependences, compilation.scheduled.reassociate)
+    program, lowered = compilation.lowered.program, compilation.lowered
+    assert program is compilation.scheduled.program
+    order = Order(compilation.scheduled.dependences, compilation.scheduled.reassociate)
 
     def vector(body: Any) -> None:
         function = replace(lowered.function, body=body)
