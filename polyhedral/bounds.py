@@ -14,7 +14,10 @@ def plain_start(values: isl.Map, dim: int = 0) -> isl.PwAff:
     Rows 14 b..14 b + 14 that lie in 96 a..96 a + 96 start at 14 b: then all blocks look alike.
     """
     least = values.dim_min(dim).coalesce()
-    if least.n_piece() < 2:
+    if least.n_piece() == 1:
+        # Where there are no values, any expression will do.
+        return isl.PwAff.from_aff(least.get_pieces()[0][1])
+    if least.n_piece() == 0:
         return least
     greatest = values.dim_max(dim)
     room = greatest.sub(least).max_val()
