@@ -138,7 +138,7 @@ FOUND: dict[str, tuple[str, dict[str, int], list[str]]] = {
         ["N 3", "N 15", "N 16"],
     ),
 }
-HERE = tuple(dict.fromkeys((native().name, "c")))
+HERE = tuple(dict.fromkeys((native().base, "c")))
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from tdsl.targets.target import TARGETS, Target
 from tests.cases.harness import functions
 from tests.fuzz.execute import Example, differences, example
 
-HERE = tuple(dict.fromkeys((native().name, "c")))
+HERE = tuple(dict.fromkeys((native().base, "c")))
 _names = itertools.count()
 
 
