@@ -149,7 +149,11 @@ def _needed(
                 here = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, k))
                 mine_ = loop.coords[member.name]
                 same = here.as_map().apply_range(mine_.as_map().reverse())
-                needed = needed.intersect(same)
+                if not needed.is_subset(same):
+                    raise EditError(
+                        f"{member.name} stands in {loop.name} already, and one iteration of it "
+                        f"reads what {member.name} computes in another"
+                    )
         result[member.name] = needed.coalesce()
     return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tdsl.diagnostics import IllegalSchedule
@@ -60,6 +60,7 @@ def store(
     placed = with_inits(program, tree)
     homes = dict(private)
     for request in stages:
+        _inside_home(placed, request, [name for _, name in homes.get(request.array, ())])
         if request.memory != "registers":
             program, placed, copy = _copied(program, placed, request)
             homes[copy] = homes_of(placed, request.loop)
@@ -86,6 +87,19 @@ def _hinted(program: Program, tree: Node, requests: tuple[PrefetchRequest, ...])
                 r.span, f"{r.array} cannot be prefetched at {r.loop[1]}: {error}"
             ) from None
     return tree
+
+
+def _inside_home(tree: Node, request: StageRequest, home: Sequence[str]) -> None:
+    """Refuses a copy of memory that is new in each iteration of a loop further inside."""
+    around = [loop.name for loop in path_to(tree, *request.loop)]
+    inside = [name for name in home if name not in around]
+    if inside:
+        raise IllegalSchedule.at(
+            request.span,
+            f"{request.array} cannot be staged at {request.loop[1]}: it is new in each iteration "
+            f"of {inside[-1]}",
+            help=f"stage {request.array} at {inside[-1]}, or at a loop inside",
+        )
 
 
 def homes_of(tree: Node, at: tuple[str, str]) -> tuple[tuple[str, str], ...]:

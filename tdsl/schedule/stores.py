@@ -159,7 +159,11 @@ def placed(state: State) -> tuple[State, Private]:
             state = _shared(state, tree, request)
             again.append(request.inside)
     for request in state.computed:
-        if request.inside is None:
+        if request.inside is None and state.program.arrays[request.array].is_argument:
+            if request.memory is not None:
+                what = f"{request.array} is an argument, which has its memory"
+                raise refusal(request.span, what, help=f"leave out `in {request.memory}`")
+        elif request.inside is None:
             state = _localized(state, tree, request)
             again += [request.array] if request.fold else []
     if again:

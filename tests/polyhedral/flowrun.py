@@ -122,6 +122,8 @@ class Machine:
                 return self.sizes[name]
             case k.Select(condition, then, other):
                 return self.index(then if self.index(condition, env) else other, env)
+            case k.Op("and", args):
+                return int(all(self.index(a, env) for a in args))
             case k.Op(op, args):
                 return int(_OPS[op](*(self.index(a, env) for a in args)))
         raise AssertionError(expr)
@@ -136,6 +138,8 @@ class Machine:
                 return self.value(then if self.value(condition, env, at) else other, env, at)
             case k.Cast(_, arg):
                 return self.value(arg, env, at)
+            case k.Op("and", _):
+                return self.index(expr, env)
             case k.Op(op, args) if expr.type != k.INDEX:
                 if all(a.type == k.INDEX for a in args):
                     return int(_OPS[op](*(self.index(a, env) for a in args)))
