@@ -24,9 +24,8 @@ from tdsl import driver
 from tdsl.built import Built, build, messages, plain_entry
 from tdsl.checking import check_items, kernel_warnings
 from tdsl.diagnostics import Diagnostic, ParseError, render
-from tdsl.ir.arguments import ArgumentPlan
+from tdsl.ir.arguments import ArgumentPlan, dimension_text
 from tdsl.ir.interp import reference
-from tdsl.ir.printer import print_expr
 from tdsl.runtime.arguments import Checker
 from tdsl.schedule.builder import Schedule
 from tdsl.schedule.choose import size_lets, variants
@@ -133,7 +132,7 @@ class Kernel:
     def arguments(self) -> Mapping[str, Argument]:
         """The arguments in order, for the default constants."""
         return {
-            a.name: Argument(a.name, a.role, a.type.name, tuple(map(print_expr, a.shape)))
+            a.name: Argument(a.name, a.role, a.type.name, tuple(map(dimension_text, a.grouped)))
             for a in self._default.arguments
         }
 

@@ -318,14 +318,21 @@ def document(described: CFunction, function: Function, names: Names) -> list[str
         described.arguments, (b for b in function.buffers if is_argument(b)), strict=True
     ):
         index = IndexPrinter(lambda kind, name: names[kind, name], lambda a, b: None, frozenset())
-        shape = ", ".join(_shape_text(index, e) for e in buffer.shape)
+        groups = kernel.in_groups(buffer.shape, buffer.groups)
+        shape = ", ".join(
+            " * ".join(
+                f"({text})" if len(g) > 1 and isinstance(e, kernel.Op) else text
+                for e, text in ((e, _shape_text(index, e)) for e in g)
+            )
+            for g in groups
+        )
         kind = f"{argument.elem}[{shape}]" if buffer.shape else str(argument.elem)
         if buffer.strides is not None:
-            index_names = (
-                names["index", s] if isinstance(s, str) else _shape_text(index, s)
-                for s in buffer.strides
-            )  # fmt: skip
-            kind += f", strides [{', '.join(index_names)}] in elements"
+            inner = (g[-1] for g in kernel.in_groups(buffer.strides, buffer.groups))
+            texts = (
+                names["index", s] if isinstance(s, str) else _shape_text(index, s) for s in inner
+            )
+            kind += f", strides [{', '.join(texts)}] in elements"
         if buffer.layout is not None:
             names_, stored = buffer.layout
             kind += f", element [{', '.join(names_)}] at [{', '.join(map(print_expr, stored))}]"

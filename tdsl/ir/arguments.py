@@ -218,7 +218,7 @@ class ArgumentPlan:
             if others > 0 and extent % others:
                 raise ValueError(
                     f"{self.kernel.name}: argument '{array.name}': expected a multiple of "
-                    f"{others} = {_form(tuple(rest))}, but {place}"
+                    f"{others} = {dimension_text(tuple(rest))}, but {place}"
                 )
             if others > 0:
                 sizes[plain[0].name] = self._in_range(plain[0].name, extent // others, place)
@@ -248,7 +248,7 @@ class ArgumentPlan:
         if got == expected:
             return
         array = self._arguments[name].array
-        form = ", ".join(map(_form, array.grouped))
+        form = ", ".join(map(dimension_text, array.grouped))
         used = dict.fromkeys(s for e in array.shape for s in _sizes_of(e))
         where = ", ".join(f"{s} = {sizes[s]}" for s in used)
         where = f" with {where}" if where else ""
@@ -302,7 +302,7 @@ def _sizes_of(expr: Expr) -> list[str]:
     return list(dict.fromkeys(e.name for e in walk(expr) if isinstance(e, Size)))
 
 
-def _form(group: tuple[Expr, ...]) -> str:
+def dimension_text(group: tuple[Expr, ...]) -> str:
     """A dimension of the caller's array, `G * CG` for a group."""
     texts = [print_expr(e) for e in group]
     if len(group) == 1:

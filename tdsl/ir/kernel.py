@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tdsl.diagnostics import Span
 from tdsl.ir.types import ElemType
+
+_T = TypeVar("_T")
 
 INDEX = ElemType("index", "int", 64)  # type of indices and sizes: exact integers, int64 in C
 
@@ -201,11 +204,16 @@ class Array:
     @property
     def grouped(self) -> tuple[tuple[Expr, ...], ...]:
         """The extents that each dimension of the caller's array is the product of."""
-        out, start = [], 0
-        for count in self.groups or (1,) * len(self.shape):
-            out.append(self.shape[start : start + count])
-            start += count
-        return tuple(out)
+        return in_groups(self.shape, self.groups)
+
+
+def in_groups(parts: tuple[_T, ...], groups: tuple[int, ...]) -> tuple[tuple[_T, ...], ...]:
+    """What there is of each index dimension, by the dimensions of the caller's array."""
+    out, start = [], 0
+    for count in groups or (1,) * len(parts):
+        out.append(parts[start : start + count])
+        start += count
+    return tuple(out)
 
 
 @dataclass(frozen=True)

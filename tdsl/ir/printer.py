@@ -25,6 +25,7 @@ from tdsl.ir.kernel import (
     Size,
     Statement,
     Var,
+    in_groups,
 )
 from tdsl.ir.types import F32, ElemType
 
@@ -159,7 +160,8 @@ def print_array(array: Array) -> str:
         dims = (_list(g, "(", ")") if len(g) > 1 else print_expr(g[0]) for g in array.grouped)
         text += f"[{', '.join(dims)}]"
     if array.strides is not None:
-        strides = (s if isinstance(s, str) else print_expr(s) for s in _own_strides(array))
+        inner = (g[-1] for g in in_groups(array.strides, array.groups))
+        strides = (s if isinstance(s, str) else print_expr(s) for s in inner)
         text += f" strides [{', '.join(strides)}]"
     if array.align is not None:
         text += f" align {array.align}"
@@ -169,14 +171,6 @@ def print_array(array: Array) -> str:
     if array.local is not None:
         text += f"  # in each iteration of {array.local}"
     return text
-
-
-def _own_strides(array: Array) -> Iterator[Expr | str]:
-    """Those that the declaration writes: the innermost of each group."""
-    last = -1
-    for group in array.grouped:
-        last += len(group)
-        yield (array.strides or ())[last]
 
 
 def print_kernel(kernel: Kernel) -> str:

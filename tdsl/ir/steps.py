@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from tdsl.ir.intervals import evaluate
-from tdsl.ir.kernel import Array, Expr, Size, walk
+from tdsl.ir.kernel import Array, Expr, Size, in_groups, walk
 
 
 def shape_of(array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -18,11 +18,7 @@ def written_strides(array: Array) -> tuple[Expr | str, ...] | None:
     """The strides that the declaration writes, one for each dimension of the caller's array."""
     if array.strides is None:
         return None
-    out, last = [], -1
-    for group in array.grouped:
-        last += len(group)
-        out.append(array.strides[last])
-    return tuple(out)
+    return tuple(group[-1] for group in in_groups(array.strides, array.groups))
 
 
 def strides_of(array: Array, sizes: Mapping[str, int]) -> tuple[int | None, ...] | None:
