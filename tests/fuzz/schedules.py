@@ -48,7 +48,8 @@ class Grower:
         match rng.choice(
             ("split", "split", "split", "tile", "reorder", "reorder", "vectorize", "vectorize",
              "vectorize", "unroll", "unroll", "unroll", "fuse", "fuse", "collapse", "parallel",
-             "stage", "reassociate", "reverse", "skew", "shift", "distribute")
+             "stage", "reassociate", "reverse", "skew", "shift", "distribute", "stream",
+             "prefetch", "transpose")
         ):  # fmt: skip
             case "split":
                 names = [self.fresh(), self.fresh()]
@@ -120,6 +121,13 @@ class Grower:
                 array = rng.choice(("x0", "x1", "x2", "y", "A", "t0"))
                 where = rng.choice(("", "", " in registers"))
                 return f"stage {array} at {statement}.{loop}{where}", nothing
+            case "stream":
+                return f"stream {rng.choice(('y', 'A', 'y2', statement.partition('_')[0]))}", nothing
+            case "prefetch":
+                array = rng.choice(("x0", "x1", "x2", "y", "A", "t0"))
+                return f"prefetch {array} at {statement}.{loop} ahead {rng.randint(0, 3)}", nothing
+            case "transpose" if len(loops) >= 2:
+                return f"transpose {statement}.{loops[-2]}, {statement}.{loops[-1]}", nothing
             case "reassociate":
                 return f"reassociate {statement}", nothing
             case "reverse":
