@@ -179,6 +179,17 @@ class Directives:
         copied = d.ArrayRef(name, owner or None, named)
         self._add(d.Pack(copied, place, storage, into, type, memory))
 
+    def transpose(self, first: str, second: str) -> None:
+        self._add(d.Transpose(_ref(first), _ref(second)))
+
+    def prefetch(self, array: str, at: str, *, ahead: Value | None = None) -> None:
+        owner, _, name = _name(array).rpartition(".")
+        distance = None if ahead is None else _expr(ahead)
+        self._add(d.Prefetch(d.ArrayRef(name, owner or None), _ref(at), distance))
+
+    def stream(self, array: str) -> None:
+        self._add(d.Stream(_name(array)))
+
     def let(self, name: str, value: Value) -> None:
         self._add(d.Let(name, _expr(value)))
 
