@@ -136,6 +136,17 @@ def local_starts(program: Program, loop: Loop, host: Sequence[Loop]) -> dict[str
     return {s: start.pullback_pw_multi_aff(place) for s, place in places.items()}
 
 
+def with_plain_copies(tree: Node, statement: str, name: str) -> Node:
+    """The unrolled loops on the path to a loop, itself included, write whole copies: what is
+    placed at the loop belongs to one of them."""
+    around = loops_of(tree, statement)
+    names = [x.name for x in around]
+    for loop in around[: names.index(name) + 1]:
+        if loop.mark == "unroll" and not loop.plain:
+            tree = update(tree, statement, loop.name, lambda x: replace(x, plain=True))
+    return tree
+
+
 def collapse(
     program: Program, tree: Node, statement: str, first: str, second: str, name: str, extent: int
 ) -> Node:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tdsl.polyhedral import compute as moves
 from tdsl.polyhedral import dependences
+from tdsl.polyhedral.edit import with_plain_copies
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.prepared import why_not_prepared
 from tdsl.polyhedral.tree import loops_of, statements
@@ -108,7 +109,8 @@ def _at(
         and program.arrays[a].role == "temp"
     ]
     key = (at.statement, at.name)
-    moved = moves.compute(program, state.tree, names, arrays, key)
+    tree = with_plain_copies(state.tree, *key)
+    moved = moves.compute(program, tree, names, arrays, key)
     hosts = (*state.hosts, (*key, print_directive(d)))
     private = {**state.private, **dict.fromkeys(whole, key)}
     touched = {program.statements[s].write.array for s in names}
@@ -149,7 +151,8 @@ def finish(state: State, d: Finish, on: Sequence[str]) -> State:
     if name in statements(at.loop):
         raise refusal(d.span, f"{name} stands in {at} already")
     key = (at.statement, at.name)
-    tree, aliases = moves.finish(state.program, state.tree, name, key)
+    whole = with_plain_copies(state.tree, *key)
+    tree, aliases = moves.finish(state.program, whole, name, key)
     state = replace(
         state,
         tree=tree,

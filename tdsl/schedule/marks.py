@@ -125,6 +125,8 @@ def unroll(
             f"unrolling {at} would write its body {copies} times, and {COPIES} is the limit",
             help=f"unroll {at} by 4" if count > 4 else None,
         )
+    # Copies of what hosts something are whole: it belongs to one of them.
+    plain = plain or hosted(state, at) is not None
     tree = edit.mark(tree, at.statement, name, "unroll", plain=plain)
     return _noted(replace(state, tree=tree), at.statement, name, note)
 
