@@ -59,6 +59,20 @@ def repeat(unit: Unit, arg: C, of: VType, type: VType) -> C:
     return cast(unit.ctype(type), lanes)
 
 
+def join(unit: Unit, low: C, high: C, type: VType) -> C:
+    """Two vectors that fill their registers as one of twice the width."""
+    bits = type.lanes * type.elem.bits
+    ctype = unit.ctype(type)
+    if unit.target.family == "neon":
+        kind = {"float": "f", "int": "s", "uint": "u"}[type.elem.kind]
+        return call(f"vcombine_{kind}{type.elem.bits}", low, high)
+    halves = [cast(f"__m{bits // 2}i", half) for half in (low, high)]
+    if bits == 256:
+        return cast(ctype, call("_mm256_set_m128i", halves[1], halves[0]))
+    wide = call("_mm512_castsi256_si512", halves[0])
+    return cast(ctype, call("_mm512_inserti64x4", wide, halves[1], "1"))
+
+
 def repeat_load(unit: Unit, address: C, of: VType, type: VType) -> C:
     """Elements of memory over and over: a load that goes to all lanes."""
     bits = of.lanes * of.elem.bits

@@ -28,6 +28,7 @@ from tdsl.ir.vector import (
     If,
     Iota,
     Item,
+    Join,
     Let,
     LetIndex,
     Load,
@@ -164,6 +165,8 @@ def _value(value: Value) -> str:
             return f"reduce_{op}({_value(arg)})"
         case Repeat(arg):
             return f"repeat({_value(arg)})"
+        case Join(low, high):
+            return f"join({_value(low)}, {_value(high)})"
         case Dot(acc, first, second):
             return f"dot({_value(acc)}, {_value(first)}, {_value(second)})"
         case Column(rows, lane):

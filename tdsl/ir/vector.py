@@ -162,6 +162,15 @@ class Repeat:
 
 
 @dataclass(frozen=True)
+class Join:
+    """The lanes of two vectors of one type, one after the other."""
+
+    low: Value
+    high: Value
+    type: VType
+
+
+@dataclass(frozen=True)
 class Dot:
     """Lane l is acc[l] plus the sum of first[g * l + t] * second[g * l + t] for t in 0..g, where
     the operands have g times the lanes.
@@ -192,7 +201,7 @@ class Column:
 
 Value = (
     Const | Ref | Iota | Splat | Load | Gather | Op | Cast | Choose | FirstLanes | Condition
-    | Reduce | Repeat | Dot | Column
+    | Reduce | Repeat | Join | Dot | Column
 )  # fmt: skip
 
 # ---------------------------------------------------------------- code

@@ -34,6 +34,7 @@ from tdsl.ir.vector import (
     If,
     Iota,
     Item,
+    Join,
     Let,
     LetIndex,
     Load,
@@ -332,6 +333,9 @@ class _Verifier:
             case Repeat(arg):
                 fits = replace(arg.type, lanes=lanes) == type and lanes % arg.type.lanes == 0
                 return None if fits else f"{arg.type} repeated as {type}"
+            case Join(low, high):
+                fits = low.type == high.type == replace(type, lanes=lanes // 2)
+                return None if fits else f"{low.type} and {high.type} joined as {type}"
             case Dot():
                 return self._dot_problem(value)
             case _:

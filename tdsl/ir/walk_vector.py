@@ -24,6 +24,7 @@ from tdsl.ir.vector import (
     If,
     Iota,
     Item,
+    Join,
     Let,
     LetIndex,
     Load,
@@ -42,7 +43,7 @@ from tdsl.ir.vector import (
 
 VALUES = (
     Const, Ref, Iota, Splat, Load, Gather, Op, Cast, Choose, FirstLanes, Condition, Reduce,
-    Repeat, Dot, Column,
+    Repeat, Join, Dot, Column,
 )  # fmt: skip
 
 
@@ -61,6 +62,8 @@ def operands(value: Value) -> tuple[Value, ...]:
             return args
         case Choose(mask, then, other):
             return (mask, then, other)
+        case Join(low, high):
+            return (low, high)
         case Dot(acc, first, second):
             return (acc, first, second)
         case _:

@@ -259,6 +259,8 @@ def rebuild(value: v.Value, args: list[v.Value]) -> v.Value:
             return v.Choose(args[0], args[1], args[2], type)
         case v.Repeat(_, type):
             return v.Repeat(args[0], type)
+        case v.Join(_, _, type):
+            return v.Join(args[0], args[1], type)
         case v.Dot(_, _, _, type):
             return v.Dot(args[0], args[1], args[2], type)
         case v.Column(_, lane, type):

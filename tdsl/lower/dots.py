@@ -11,7 +11,7 @@ an integer operand that exists beyond the end need not be.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tdsl.diagnostics import Error, IllegalSchedule
 from tdsl.ir import kernel as k
@@ -19,6 +19,7 @@ from tdsl.ir import loops as ir
 from tdsl.ir import vector as v
 from tdsl.ir.dots import factors
 from tdsl.ir.index import (
+    add,
     compare,
     const,
     linear_in,
@@ -30,6 +31,7 @@ from tdsl.ir.index import (
 )
 from tdsl.ir.types import BOOL, ElemType
 from tdsl.lower.context import Context
+from tdsl.lower.keep import register_for
 from tdsl.lower.memory import Place
 from tdsl.lower.registers import CannotKeep
 from tdsl.lower.values import Values, has_data
@@ -103,13 +105,15 @@ def dot_value(
 def _operand(
     context: Context, read: k.Read, values: Values, terms: Terms, count: k.Expr | None
 ) -> v.Value:
-    if context.scope(read.array) is not None:
-        raise CannotKeep(read.array, "`dot` reads it from memory")
     place = context.places[read.array]
     found = _place(place, read, values.index, values.lanes, terms.group)
     assert found is not None
     group, wide = terms.group, terms.group * values.lanes
     type = v.VType(read.type, wide)
+    if context.scope(read.array) is not None:
+        if found.stride == const(0) or terms.count is not None:
+            raise CannotKeep(read.array, "groups that all lanes share are read from memory")
+        return _kept(context, read, values, found.base, wide)
     some = _mask(read.type, group)
     partial: v.Value | None = None
     readable = found.terms or place.array.role in v.OWN
@@ -130,6 +134,30 @@ def _operand(
         masks.append(v.Repeat(partial, every))
     mask = masks[0] if len(masks) == 1 else v.Op("and", tuple(masks), every) if masks else None
     return v.Load(read.array, found.base, type, None, mask)
+
+
+def _kept(context: Context, read: k.Read, values: Values, base: k.Expr, wide: int) -> v.Value:
+    """Elements that are in registers: in one of that width, or in both halves."""
+    scope = context.scope(read.array)
+    assert scope is not None
+    lanes = wide
+    while lanes > 1 and (base, lanes) not in scope.registers:
+        lanes //= 2
+    size = lanes * read.type.bytes
+    if lanes < wide and not {size, 2 * size} <= set(context.target.widths) or lanes == 1:
+        raise CannotKeep(read.array, "`dot` reads it in other lanes than those that write it")
+    narrow = replace(values, lanes=lanes, tail=None)
+    parts: list[v.Value] = []
+    for start in range(0, wide, lanes):
+        offset = add(base, const(start), k.Var(v.LANE))
+        register = register_for(context, read.array, offset, narrow, writer=None, mask=None)
+        register.touched = True
+        parts.append(v.Ref(register.name, register.type))
+    while len(parts) > 1:
+        joined = v.VType(read.type, 2 * parts[0].type.lanes)
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [v.Join(low, high, joined) for low, high in pairs]
+    return parts[0]
 
 
 def _mask(elem: ElemType, lanes: int) -> v.VType:

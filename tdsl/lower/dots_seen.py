@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
 
 from tdsl.ir import vector as v
 from tdsl.ir.kernel import Cast, Const, Expr, Select
 from tdsl.lower.masks_seen import EVERYWHERE, Mask, mask_of, over_and_over
 from tdsl.lower.records_seen import Leaf, spread
 from tdsl.lower.registers_seen import resolved
-from tdsl.lower.tables import NO, YES, Bools, Env, OnData, evaluate
+from tdsl.lower.tables import NO, YES, Bools, Env, Ints, OnData, evaluate
+
+A = TypeVar("A", Bools, Ints)
+NOWHERE: Ints = np.full((1, 1), -1, dtype=np.int64)
 
 
 def spread_leaf(leaf: Leaf, places: int) -> Leaf:
@@ -34,6 +40,22 @@ def repeated_leaf(leaf: Leaf, times: int) -> Leaf:
         element=None if leaf.element is None else over_and_over(leaf.element, times),
         on=Mask(over_and_over(leaf.on.may, times), over_and_over(leaf.on.must, times)),
         instead=_all(leaf.instead, lambda part: repeated_leaf(part, times)),
+    )
+
+
+def joined_leaf(leaf: Leaf, places: int, *, high: bool) -> Leaf:
+    """An element of one half of a vector, off in the other half."""
+
+    def half(lanes: A, other: A) -> A:
+        own = np.broadcast_to(lanes, (*lanes.shape[:-1], places // 2))
+        rest = np.broadcast_to(other, own.shape)
+        return np.concatenate([rest, own] if high else [own, rest], axis=-1)
+
+    return replace(
+        leaf,
+        element=None if leaf.element is None else half(leaf.element, NOWHERE),
+        on=Mask(half(leaf.on.may, NO), half(leaf.on.must, NO)),
+        instead=_all(leaf.instead, lambda part: joined_leaf(part, places, high=high)),
     )
 
 

@@ -18,7 +18,7 @@ from tdsl.ir.kernel import Expr
 from tdsl.ir.vector import Home
 from tdsl.ir.walk_vector import VALUES, item_values, operands, values_in
 from tdsl.lower.accesses import Memory, reads
-from tdsl.lower.dots_seen import repeated_leaf, running_terms, sides_of, spread_leaf
+from tdsl.lower.dots_seen import joined_leaf, repeated_leaf, running_terms, sides_of, spread_leaf
 from tdsl.lower.masks_seen import EVERYWHERE, Mask, lane_numbers, mask_of, numbers
 from tdsl.lower.records_seen import (
     Done,
@@ -339,6 +339,11 @@ class Walk:
                 times = type.lanes // arg.type.lanes
                 for leaf in self._leaves(arg, table, scope, made):
                     yield repeated_leaf(leaf, times)
+            case v.Join(low, high, type):
+                for leaf in self._leaves(low, table, scope, made):
+                    yield joined_leaf(leaf, type.lanes, high=False)
+                for leaf in self._leaves(high, table, scope, made):
+                    yield joined_leaf(leaf, type.lanes, high=True)
             case v.Choose(mask, then, other):
                 yield from self._leaves(mask, table, scope, made)
                 on = mask_of(mask, scope.lets, env)
@@ -353,7 +358,7 @@ class Walk:
                     yield from self._leaves(operand, table, scope, made)
             case _:
                 pass
-        if not isinstance(value, v.Ref | v.Repeat | v.Choose | v.Dot | v.Column):
+        if not isinstance(value, v.Ref | v.Repeat | v.Join | v.Choose | v.Dot | v.Column):
             for operand in operands(value):
                 yield from self._leaves(operand, table, scope, made)
 

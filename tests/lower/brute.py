@@ -318,6 +318,8 @@ class Vector:
                 return [total]
             case v.Repeat(arg):
                 return self.value(arg, env) * (lanes // arg.type.lanes)
+            case v.Join(low, high):
+                return [*self.value(low, env), *self.value(high, env)]
             case v.Dot(acc, first, second):
                 pairs = zip(self.value(first, env), self.value(second, env), strict=True)
                 products = [_product(a, b) for a, b in pairs]

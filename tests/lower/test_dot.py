@@ -253,3 +253,36 @@ def test_terms_behind_a_sum_add_nothing(level: str) -> None:
     if level.endswith("+vnni"):
         loop = function.c_source.split("gemm_run")[1].split("dpbusd")
         assert len(loop) == 3, "a loop of whole vectors and one of the last ones"
+
+
+@pytest.mark.parametrize("by", ["", " by 16"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_operands_may_be_in_registers(level: str, by: str) -> None:
+    """Weights of four bits that are unpacked just before: no memory holds them."""
+    text = """
+    kernel gemm(N) {
+        in  x: u8[N, 32]
+        in  y: i8[N, 32]
+        out s: i32[N, 8]
+
+        w[n, i] = i8(x[n, i] & 15) - 8
+        s[n, l] = sum[g in 0..4](i32(w[n, 4 * l + g]) * i32(y[n, 4 * l + g]))
+    }
+    schedule gemm for any {
+        on s {
+            vectorize l
+            dot g
+        }
+        compute w at s.n in registers
+        on w { vectorize i }
+    }
+    """
+    if level == "c":
+        pytest.skip("there are no lanes to keep")
+    function = compiled(text.replace("vectorize i }", f"vectorize i{by} }}"), level)
+    assert function.workspace_bytes(3) == 0
+    for n in (0, 1, 5):
+        x, y = extremes("u8", (n, 32), 1), extremes("i8", (n, 32), 2)
+        w = (x & 15).astype(np.int64) - 8
+        want = (w * y).reshape(n, 8, 4).sum(axis=2)
+        np.testing.assert_array_equal(function(x=x, y=y), want)
