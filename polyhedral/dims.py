@@ -31,6 +31,7 @@ from tdsl.polyhedral.from_isl import from_aff, from_constraint, from_pw_aff, fro
 from tdsl.polyhedral.leaves import Point
 from tdsl.polyhedral.packed_reads import reading
 from tdsl.polyhedral.program import Program, Stmt
+from tdsl.polyhedral.starts import start
 from tdsl.polyhedral.tree import Loop
 
 SET = isl.dim_type.set
@@ -106,7 +107,8 @@ def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
         if r.block is not None:
             begin = add(scale(r.extent, at[f"x{r.block}"]), from_pw_aff(r.start, (), sizes))
         else:
-            begin = r.text[0] if r.text else from_pw_aff(r.start, coordinates, sizes)
+            first = start(r.start, r.values.domain())
+            begin = r.text[0] if r.text else first.text(coordinates, sizes)
         at[f"x{k}"] = add(begin, inner[k])
     back = isl.PwMultiAff.from_map(placed.reverse()).gist(absolute)
     names: list[Expr] = [*coordinates, *(Var(x) for x in at)]

@@ -19,7 +19,7 @@ same w, where one chunk reads before it writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -31,7 +31,7 @@ from tdsl.polyhedral.dependences import may_reorder
 from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
 from tdsl.polyhedral.rebuild import IN, OUT, Around, Miscompiled, Occurrence, occurrences
 from tdsl.polyhedral.text import instance_text, sizes_text
-from tdsl.polyhedral.versions import NotVersions, correspondence, with_defaults
+from tdsl.polyhedral.versions import NotVersions, Parts, correspondence, with_defaults
 from tdsl.polyhedral.witness import smallest
 
 Places = Mapping[str, Sequence[Occurrence]]
@@ -71,11 +71,13 @@ def validate_versions(program: Program, before: ir.Block, after: ir.Block) -> No
     """
     try:
         complete = with_defaults(after)
-        numbers = correspondence(before, complete)
+        numbers, parts = correspondence(before, complete)
     except NotVersions:
         raise Miscompiled("a version of a block is not that block") from None
     originals = occurrences(program, before)
-    for version, number in zip(occurrences(program, complete), numbers, strict=True):
+    found = occurrences(program, complete)
+    _parts_in_order(found, parts)
+    for version, number in zip(found, numbers, strict=True):
         chosen = version.reached.insert_dims(isl.dim_type.set, version.depth, len(version.dims))
         wanted = originals[number].relation.intersect_domain(chosen)
         if not version.relation.is_equal(wanted):
@@ -85,6 +87,30 @@ def validate_versions(program: Program, before: ir.Block, after: ir.Block) -> No
             if missing.is_empty():
                 raise _wrong(program, stmt, extra, "is no instance of its version, but runs")
             raise _wrong(program, stmt, missing, "does not run in its version")
+
+
+def _parts_in_order(found: Sequence[Occurrence], parts: Iterable[Parts]) -> None:
+    """Loops in parts run their iterations in order. Each part begins where the one before it
+    ends, so that none is left out, and only parts that are not neighbours may overlap."""
+    for loops in parts:
+        times = [[t for place in found for t in _times(place, part)] for part in loops]
+        for n, early in enumerate(times):
+            for late in (t for group in times[n + 2 :] for t in group):
+                for one in early:
+                    column = one.dim(isl.dim_type.set) - 1
+                    pairs = isl.Map.from_domain_and_range(one, late)
+                    for k in range(column):
+                        pairs = pairs.equate(IN, k, OUT, k)
+                    if not pairs.order_ge(IN, column, OUT, column).is_empty():
+                        raise Miscompiled("the parts of a loop are out of order")
+
+
+def _times(place: Occurrence, part: Sequence[ir.For]) -> Iterator[isl.Set]:
+    """The iterations of a loop, and of those around it, that get to a place below it."""
+    for step in place.path:
+        if isinstance(step, Around) and any(step.loop is loop for loop in part):
+            first = step.column + 1
+            yield place.reached.project_out(isl.dim_type.set, first, place.depth - first)
 
 
 def _by_statement(program: Program, found: Iterable[Occurrence]) -> Places:

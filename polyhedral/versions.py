@@ -13,13 +13,20 @@ class NotVersions(Exception):
     """Some code is not a choice of versions of the other."""
 
 
-def correspondence(before: Block, after: Block) -> tuple[int, ...]:
-    """For each instance of `after`, in order of the text, the number of its one in `before`.
+Parts = tuple[tuple[For, ...], ...]
+"""The parts of a loop, in order: each a loop, in one or several versions."""
+
+
+def correspondence(before: Block, after: Block) -> tuple[tuple[int, ...], list[Parts]]:
+    """For each instance of `after`, in order of the text, the number of its one in `before`; and
+    the loops that were taken apart.
 
     Each choice that `after` adds has to be between versions of one item of `before`, which
-    differ in the extents and counts of dims and in guards alone; else NotVersions.
+    differ in the extents and counts of dims and in guards alone, and each part of a loop has to
+    begin where the one before it ends; else NotVersions.
     """
-    return tuple(_pairs(before, after, 0))
+    parts: list[Parts] = []
+    return tuple(_pairs(before, after, 0, parts)), parts
 
 
 def with_defaults(block: Block) -> Block:
@@ -30,38 +37,73 @@ def with_defaults(block: Block) -> Block:
 # ---------------------------------------------------------------- along both
 
 
-def _pairs(before: Item, after: Item, number: int) -> Iterator[int]:
-    """`number`: that of the first instance in `before`."""
+def _pairs(before: Item, after: Item, number: int, parts: list[Parts]) -> Iterator[int]:
+    """`number`: that of the first instance in `before`. Adds to `parts`."""
     match before, after:
         case Block(items), Block(versions) if len(items) == len(versions):
             for item, version in zip(items, versions, strict=True):
-                yield from _pairs(item, version, number)
+                yield from _pairs(item, version, number, parts)
                 number += _count(item)
         case Block((item,)), _:
-            yield from _pairs(item, after, number)
+            yield from _pairs(item, after, number, parts)
         case _, Block((version,)):
-            yield from _pairs(before, version, number)
+            yield from _pairs(before, version, number, parts)
+        case For(), Block(items):
+            yield from _in_parts(before, items, number, parts)
         case If(condition, then, None), If(same, first, None) if condition == same:
-            yield from _pairs(then, first, number)
+            yield from _pairs(then, first, number, parts)
         case If(condition, then, Block() as other), If(same, first, Block() as second) if (
             condition == same
         ):
-            yield from _pairs(then, first, number)
-            yield from _pairs(other, second, number + _count(then))
+            yield from _pairs(then, first, number, parts)
+            yield from _pairs(other, second, number + _count(then), parts)
         case _, If(_, then, Block() as other):
-            yield from _pairs(before, then, number)
-            yield from _pairs(before, other, number)
+            yield from _pairs(before, then, number, parts)
+            yield from _pairs(before, other, number, parts)
         case _, Switch(_, cases, Block() as default):
             for arm in (*(body for _, body in cases), default):
-                yield from _pairs(before, arm, number)
+                yield from _pairs(before, arm, number, parts)
         case For(), For() if replace(before, body=after.body) == after:
-            yield from _pairs(before.body, after.body, number)
+            yield from _pairs(before.body, after.body, number, parts)
         case Scope(), Scope() if replace(before, body=after.body) == after:
-            yield from _pairs(before.body, after.body, number)
+            yield from _pairs(before.body, after.body, number, parts)
         case Instance(), Instance() if _plain(before) == _plain(after):
             yield number
         case _:
             raise NotVersions
+
+
+def _in_parts(
+    before: For, items: tuple[Item, ...], number: int, parts: list[Parts]
+) -> Iterator[int]:
+    """A loop in parts, of which some have versions."""
+    found = tuple(tuple(_heads(item)) for item in items)
+    end = before.lo
+    for heads in found:
+        if not heads or any((h.lo, h.hi) != (end, heads[0].hi) for h in heads):
+            raise NotVersions
+        end = heads[0].hi
+    if end != before.hi or before.step != 1:
+        raise NotVersions
+    parts.append(found)
+    for item, heads in zip(items, found, strict=True):
+        one = replace(before, lo=heads[0].lo, hi=heads[0].hi, notes=heads[0].notes)
+        yield from _pairs(one, item, number, parts)
+
+
+def _heads(item: Item) -> Iterator[For]:
+    """The loop that an item is, in each of its versions."""
+    match item:
+        case For():
+            yield item
+        case If(_, then, Block() as other):
+            yield from _heads(then)
+            yield from _heads(other)
+        case Switch(_, cases, Block() as default):
+            for arm in (*(body for _, body in cases), default):
+                yield from _heads(arm)
+        case Block((inner,)):
+            yield from _heads(inner)
 
 
 def _count(item: Item) -> int:

@@ -12,6 +12,7 @@ from tdsl.lower.memory import Place
 from tdsl.lower.registers import Guards, Scope
 from tdsl.lower.rows import Rows
 from tdsl.lower.values import Numerics
+from tdsl.polyhedral.known import Facts, Known
 from tdsl.polyhedral.program import Program
 from tdsl.targets.target import Target
 
@@ -22,6 +23,7 @@ class Context:
 
     scopes: of arrays whose elements are in registers here, with the scope's own block.
     guards: conditions around this place since the innermost scope began (or the function).
+    facts: all that is known of the loop variables here.
     loops: those around this place that run a few iterations: the variable, where it begins, how
     many at most.
     """
@@ -34,6 +36,12 @@ class Context:
     rows: Rows
     scopes: dict[str, tuple[Scope, Code]] = field(default_factory=dict)
     guards: Guards = ()
+    facts: Facts = ()
+    known: Known = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.known = Known(self.program)
+
     loops: tuple[tuple[str, Expr, int], ...] = ()
 
     @contextmanager
@@ -51,6 +59,13 @@ class Context:
         before, self.guards = self.guards, (*self.guards, *conditions)
         yield
         self.guards = before
+
+    @contextmanager
+    def knowing(self, *facts: Expr) -> Iterator[None]:
+        """These facts hold inside."""
+        before, self.facts = self.facts, (*self.facts, *facts)
+        yield
+        self.facts = before
 
     def scope(self, array: str) -> Scope | None:
         """The scope that keeps an array in registers here."""

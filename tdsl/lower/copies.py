@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tdsl.diagnostics import IllegalSchedule
 from tdsl.ir import loops as ir
 from tdsl.ir import vector as v
-from tdsl.ir.index import const, linear_in, simplify, substitute, variables
-from tdsl.ir.kernel import Expr
+from tdsl.ir.index import compare, const, linear_in, simplify, substitute, variables
+from tdsl.ir.kernel import Expr, Var
 from tdsl.ir.types import BOOL, I64, U8, ElemType
 from tdsl.ir.walk_vector import operands
 from tdsl.lower.builder import Code
@@ -20,6 +20,7 @@ from tdsl.lower.keep import COMBINE, home_of, partial_for, register_for
 from tdsl.lower.memory import stored_type
 from tdsl.lower.registers import Register, Writer
 from tdsl.lower.values import Values, has_data, uniform
+from tdsl.polyhedral.known import has_choice, range_facts
 from tdsl.polyhedral.packed_reads import read_alone
 from tdsl.polyhedral.program import Stmt
 
@@ -50,8 +51,13 @@ def write_copy(
     if instance.decided and stmt.value is not None:
         stmt = replace(stmt, value=read_alone(stmt.value))
     index = {i: simplify(substitute(e, env)) for i, e in instance.index}
-    values = Values(context.places, index, copy.lanes, context.numerics, lambda *_: None,
-                    loops=context.loops)  # fmt: skip
+    for i, expr in index.items():
+        if has_choice(expr):
+            index[i] = simplify(context.known.shorter(expr, context.facts))
+    values = Values(
+        context.places, index, copy.lanes, context.numerics, lambda *_: None,
+        _decide(context, copy), loops=context.loops,
+    )  # fmt: skip
     if copy.count is not None:
         bits = context.program.arrays[stmt.write.array].type.bits
         first = copy.chunk == 0 and guard is None
@@ -62,6 +68,16 @@ def write_copy(
         guard = None
     values = replace(values, read=lambda a, o, m: _kept(context, a, o, m, values))
     _Write(context, stmt, values, copy, code, (stmt.name, instance.index)).run(guard)
+
+
+def _decide(context: Context, copy: Copy) -> Callable[[Expr], bool | None]:
+    """Whether a condition holds in all lanes of a copy that run, or in none."""
+    facts = context.facts
+    if copy.lanes > 1:
+        facts = (*facts, *range_facts(v.LANE, const(0), const(copy.lanes)))
+        if copy.count is not None:
+            facts = (*facts, compare("lt", Var(v.LANE), copy.count))
+    return lambda condition: context.known.decide(condition, facts)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from tdsl.lower.prefetch import prefetch
 from tdsl.lower.registers import CannotKeep, Guards, Scope
 from tdsl.lower.rename import rename, renamed_hints
 from tdsl.lower.turn import write_turned
+from tdsl.polyhedral.known import Facts, range_facts
 
 MOST_COPIES = 256
 TRUE = Const(True, BOOL)
@@ -80,11 +81,12 @@ class Expander:
         guards: Guards,
         loop: str | None = None,
         hints: tuple[ir.Prefetch, ...] = (),
+        facts: Facts = (),
     ) -> v.Block:
         inner = code.inside(loop=loop)
         for hint in hints:
             prefetch(self.context, hint, inner)
-        with self.context.under(*guards):
+        with self.context.under(*guards), self.context.knowing(*guards, *facts):
             self._block(block, inner, known)
         code.forget_all(written(inner.items))
         return v.Block(tuple(inner.items))
@@ -101,8 +103,9 @@ class Expander:
         body = loop.body if var == loop.var else rename(loop.body, loop.var, Var(var))
         runs = compare("lt", loop.lo, loop.hi)
         hints = loop.hints if var == loop.var else renamed_hints(loop.hints, loop.var, Var(var))
+        facts = range_facts(var, loop.lo, loop.hi)
         with self.context.inside(var, loop.lo, _most(loop)):
-            inner = self._nested(body, code, known | {var}, (runs,), var, hints)
+            inner = self._nested(body, code, known | {var}, (runs,), var, hints, facts)
         code.add(
             v.For(var, loop.lo, loop.hi, inner, loop.step, loop.mark == "parallel", loop.notes)
         )
@@ -127,7 +130,7 @@ class Expander:
             copies(code)
             return True
         then = code.inside()
-        with self.context.under(compare("lt", loop.lo, loop.hi)):
+        with self.context.under(compare("lt", loop.lo, loop.hi)), self.context.knowing(test):
             copies(then)
         other = code.inside()
         self._for(replace(loop, mark="serial"), other, known)
@@ -269,15 +272,16 @@ class Expander:
             guard = simplify(substitute(instance.guard, env))
             if v.LANE not in variables(guard):
                 tests, guard = (*tests, guard), None
-        tests = tuple(t for t in tests if t != TRUE)
-        if any(t == FALSE for t in tests):
+        known = {t: self.context.known.decide(t, self.context.facts) for t in tests}
+        if False in known.values():
             return
+        tests = tuple(t for t, decided in known.items() if decided is None)
         test = conjunction(tests)
         if test is None:
             write_copy(self.context, instance, env, copy, guard, code)
             return
         inner = code.inside()
-        with self.context.under(*tests):
+        with self.context.under(*tests), self.context.knowing(*tests):
             write_copy(self.context, instance, env, copy, guard, inner)
         code.forget_all(written(inner.items))
         code.add(v.If(test, v.Block(tuple(inner.items))))

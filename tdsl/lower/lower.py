@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tdsl.diagnostics import IllegalSchedule
 from tdsl.ir import vector
-from tdsl.ir.loops import Block
+from tdsl.ir.loops import Block, For
 from tdsl.ir.verify_vector import verify
 from tdsl.lower.builder import Names
 from tdsl.lower.context import Context
@@ -24,6 +24,7 @@ from tdsl.lower.storage import Stored
 from tdsl.lower.streams import plain, streamed
 from tdsl.lower.values import Numerics
 from tdsl.polyhedral.astgen import generate
+from tdsl.polyhedral.borders import split_borders
 from tdsl.polyhedral.dims import CannotScan
 from tdsl.polyhedral.leaves import Code, Sequence_, points
 from tdsl.polyhedral.prepared import const_sizes, prepared_program, with_inits
@@ -164,9 +165,10 @@ def _versions(program: Program, nest: Block, target: Target, rows: Rows) -> Bloc
         elem = stored_type(program.arrays[stmt.write.array].type)
         return max(1, target.vector_bytes // widest_bytes(stmt, elem.bytes, frozenset()))
 
-    return Specializer(lanes_of, lambda loop: rows.of_loop(loop) is not None).block(
-        nest, frozenset()
-    )
+    def whole(loop: For) -> bool:
+        return rows.of_loop(loop) is not None
+
+    return Specializer(lanes_of, whole).block(split_borders(program, nest, whole), frozenset())
 
 
 def _expanded(

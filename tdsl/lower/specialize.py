@@ -36,6 +36,8 @@ class Specializer:
         return Block(tuple(self._item(item, known) for item in block.items))
 
     def _item(self, item: Item, known: frozenset[str]) -> Item:
+        if isinstance(item, If) and item.other is not None:
+            return If(item.condition, self.block(item.then, known), self.block(item.other, known))
         every, always = _pending(item), _always(item)
         # The groups of a sum are decided further in, at its last ones.
         pending = [d for d in every if d.mark != "dot"] or every
@@ -75,7 +77,8 @@ class Specializer:
         full = _unguarded(item, decided=True) if always else item
         for dim in dims:
             full = _with(full, dim, replace(dim, count=None, chosen=True))
-        test = conjunction((*(_is_full(d) for d in dims), *always))
+        tests = (*(_is_full(d) for d in dims), *always)
+        test = FALSE if FALSE in tests else conjunction(tests)
         if test is None:
             return full
         return partial if test == FALSE else If(test, Block((full,)), Block((partial,)))

@@ -16,6 +16,7 @@ from tdsl.ir import vector as v
 from tdsl.ir.index import (
     add,
     compare,
+    conjunction,
     const,
     floor_of,
     in_block,
@@ -28,6 +29,7 @@ from tdsl.ir.index import (
 )
 from tdsl.ir.types import BOOL, I64, ElemType
 from tdsl.lower.memory import Place, stored_type
+from tdsl.polyhedral.known import conjuncts
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,10 @@ class Values:
     """Lowers expressions of one copy of a statement.
 
     index: the statement's indices; lanes: of the chunk; read: gives an element's value where
-    it is not simply loaded (registers), else None. tail: the lanes that run; at least one lane
-    of the whole block does, so what does not depend on the lane may be loaded without a test.
+    it is not simply loaded (registers), else None. decide: whether a condition on loop
+    variables and the lane always or never holds here, None where that depends. tail: the lanes
+    that run; at least one lane of the whole block does, so what does not depend on the lane may be
+    loaded without a test.
     loops: those around of few iterations: the variable, where it begins, how many at most.
     first: lane 0 runs, so that a load from memory of our own needs no mask for the others: nothing
     depends on what they hold.
@@ -55,6 +59,7 @@ class Values:
     lanes: int
     numerics: Numerics
     read: Callable[[str, k.Expr, v.Value | None], v.Value | None]
+    decide: Callable[[k.Expr], bool | None] = lambda _: None
     tail: v.Value | None = None
     loops: tuple[tuple[str, k.Expr, int], ...] = ()
     first: bool = False
@@ -185,15 +190,29 @@ class Values:
     def _select(
         self, condition: k.Expr, then: k.Expr, other: k.Expr, type: ElemType, mask: v.Value | None
     ) -> v.Value:
-        chosen = self.condition(condition, mask)
+        chosen = self._chosen(condition, mask)
         if isinstance(chosen, v.Const):
             return self.value(then if chosen.value else other, mask)
+        first = self.value(then, self.both(mask, chosen))
         negated = self._logic("not", [chosen])
-        return self.choose(
-            chosen,
-            self.value(then, self.both(mask, chosen)),
-            self.value(other, self.both(mask, negated)),
-        )
+        second = self.value(other, self.both(mask, negated))
+        if _is_zero(second) and isinstance(then, k.Read) and _zero_elsewhere(first, chosen):
+            return first
+        return self.choose(chosen, first, second)
+
+    def _chosen(self, condition: k.Expr, mask: v.Value | None) -> v.Value:
+        """The condition of a select, without the parts that always hold here."""
+        if not is_index_condition(condition) or has_data(condition):
+            return self.condition(condition, mask)
+        left: list[k.Expr] = []
+        for part in conjuncts(self.here(condition)):
+            known = self.decide(part)
+            if known is None:
+                left.append(part)
+            elif not known:
+                return v.Const(False, self.mask_type(8))
+        here = conjunction(tuple(left))
+        return self.condition_here(k.Const(True, BOOL) if here is None else here, mask)
 
     # ---------------------------------------------------------------- indices and conditions
 
@@ -397,6 +416,17 @@ def uniform(mask: v.Value | None) -> v.Value | None:
             return v.Op(op, tuple(p for p in parts if p is not None), v.VType(BOOL))
         case _:
             return None
+
+
+def _zero_elsewhere(value: v.Value, chosen: v.Value) -> bool:
+    """Whether a load that is masked gives 0 where a condition does not hold."""
+    match value:
+        case v.Load(mask=mask):
+            return mask is not None
+        case v.Splat(v.Load(mask=mask)):
+            return mask is not None and uniform(chosen) is not None
+        case _:
+            return False
 
 
 def _without_one(args: list[v.Value]) -> v.Value | None:
