@@ -25,7 +25,10 @@ def vector_op(unit: Unit, op: Op, args: Sequence[C]) -> C:
     of = op.args[0].type
     if of.is_mask:
         return _mask_op(unit, op.op, args, op.type)
-    if of.elem.name in ("f16", "bf16") or op.op in ("floordiv", "mod"):
+    if of.elem.name in ("f16", "bf16"):
+        found = unit.apply(op.op, of.elem.name, unit.physical(of.elem, of.lanes), *args)
+        return found if found is not None else _by_lane(unit, op.op, args, of, op.type)
+    if op.op in ("floordiv", "mod"):
         return _division_by_constant(unit, op, args) or _by_lane(unit, op.op, args, of, op.type)
     if op.op in ("min", "max") and of.elem.is_float:
         found = _extremum_with_number(unit, op, args)

@@ -95,7 +95,7 @@ def lanes_for(of: Target, source: ElemType, to: ElemType) -> list[int]:
     return sorted({1} | {n for n in full | {of.widths[-1] // wide // 2} if n > 1})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", (*NAMES, pytest.param("neon+bf16", marks=pytest.mark.neon)))
 def test_conversions(name: str, tmp_path: Path) -> None:
     of = need(name)
     functions, calls, checks = [], [], []

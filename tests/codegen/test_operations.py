@@ -26,6 +26,7 @@ from tests.codegen.semantics import (
     operand_triples,
 )
 
+HALVES = pytest.param("neon+fp16", marks=pytest.mark.neon)
 NUMBERS = tuple(t for t in TYPES.values() if t.name not in ("bf16", "bool", "f16"))
 
 
@@ -142,10 +143,11 @@ def test_functions_of_mathematics(name: str, tmp_path: Path) -> None:
             )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", (*NAMES, HALVES))
 def test_half_precision_arithmetic(name: str, tmp_path: Path) -> None:
     of = need(name)
-    ops = ("add", "sub", "mul", "div", "sqrt", "neg", "abs", "min", "max", "floor", "round")
+    ops = ("add", "sub", "mul", "div", "sqrt", "neg", "abs", "min", "max", "floor", "round",
+           "ceil", "trunc", *COMPARE_OPS)  # fmt: skip
     a, b, c = operand_triples(F16)
     functions, calls = [], []
     for lanes in all_lanes(of, F16):

@@ -30,7 +30,7 @@ from tdsl.targets import Row, Target, instructions, target
 from tests.codegen.build import I, function, load, mask, num, over, vector_buffer
 from tests.codegen.semantics import FLOAT_OPS, INTEGER_OPS, OPERANDS
 
-VECTORS = ("avx2", "avx512", "neon")
+VECTORS = ("avx2", "avx512", "neon", "neon+bf16+fp16")
 
 
 def operations(elem: ElemType, lanes: int) -> Iterator[Store]:
@@ -42,7 +42,14 @@ def operations(elem: ElemType, lanes: int) -> Iterator[Store]:
     yield Store("x", I, x, stream=True)
     yield Store("x", I, Const(1, vtype))
     yield Store("x", I, Choose(first, x, Const(0, vtype), vtype))
-    if elem == BOOL or elem.name in ("f16", "bf16"):
+    if elem == BOOL or elem.name == "bf16":
+        return
+    if elem == F16:
+        for op in ("add", "sub", "mul", "div", "min", "max", "sqrt", "neg", "abs", "round",
+                   "floor", "ceil", "trunc"):  # fmt: skip
+            yield Store("x", I, Op(op, (x,) * OPERANDS.get(op, 2), vtype))
+        for op in COMPARISONS:
+            yield Store("x", I, Choose(Op(op, (x, x), m), x, x, vtype))
         return
     for op in FLOAT_OPS if elem.is_float else INTEGER_OPS:
         yield Store("x", I, Op(op, (x,) * OPERANDS.get(op, 2), vtype))
