@@ -225,14 +225,15 @@ class Group:
         return {}
 
     def _is_home(self, array: str) -> bool:
-        """Whether the places of the array are the base's elements of it, and of no other."""
+        """Whether the places of the array are the base's elements of it, and the group has no
+        others."""
         if array not in self.old.program.arrays:
             return False
         kept = self.new.program.arrays[array]
         return (kept.is_argument or kept.role == "table") and all(
             self.matched.origins[s.name][0].write.array == array
             for s in self.writers
-            if s.write.array == array and s.copies is None
+            if s.copies is None
         )
 
     def _found(self, read: Read, at: isl.Map, known: Mapping[str, Elements]) -> Elements:

@@ -127,6 +127,13 @@ def test_living_in_another_array(index: str, fine: bool) -> None:
         assert refused(made).array == "e"
 
 
+def test_a_stage_of_what_lives_in_another_array() -> None:
+    text = PAIR.replace("INDEX", "i") + "schedule pair for any { DIRECTIVES }"
+    made = case(text, "split e.i by 4 -> io, ii  store e in y  stage e at e.io")
+    made.check()
+    assert right(made)
+
+
 def test_what_is_out_at_the_end_is_its_own() -> None:
     made = case(
         "kernel k(N) { in x: f32[N]  temp e: f32[N]  out y: f32[N]"
