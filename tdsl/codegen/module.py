@@ -20,6 +20,7 @@ from tdsl.codegen.entry import (
     parameters,
 )
 from tdsl.codegen.functions import define_functions
+from tdsl.codegen.lines import Written, split
 from tdsl.codegen.literals import literal
 from tdsl.codegen.names import Names
 from tdsl.codegen.statements import StatementPrinter
@@ -53,13 +54,15 @@ PREPARING = (
 
 @dataclass(frozen=True)
 class CModule:
-    """`c_source` and `header` are whole files; `cdef` declares the same for cffi."""
+    """`c_source` and `header` are whole files; `cdef` declares the same for cffi. `written`: the
+    lines that write for a statement."""
 
     name: str
     c_source: str
     header: str
     cdef: str
     functions: tuple[CFunction, ...]
+    written: tuple[Written, ...] = ()
 
 
 def emit_module(
@@ -80,30 +83,41 @@ def emit_module(
     heads: list[str] = [line for r in records(functions) for line in guarded(r)]
     cdef: list[str] = [line for r in records(functions) for line in struct(r)]
     described: list[CFunction] = []
+    number = 0
     for variants in kernels:
-        printer = _KernelPrinter(unit, variants, external, prefix)
+        printer = _KernelPrinter(unit, variants, external, prefix, number)
+        number += len(variants)
         described.append(printer.described)
         code += ["", *printer.code()]
         heads += ["", *printer.header()]
         cdef += printer.prototypes()
     define_functions(unit)
     header_name = comment_text(name).replace('"', "")
+    whole = "\n".join([*_prologue(unit, header_name, target), *code])
+    plain, written = split(whole.split("\n"))
     return CModule(
         name,
-        "\n".join([*_prologue(unit, header_name, target), *code]) + "\n",
+        "\n".join(plain) + "\n",
         "\n".join(_header(header_name, heads, prepared=any(d.prepared for d in described))) + "\n",
         "\n".join(cdef) + "\n",
         tuple(described),
+        written,
     )
 
 
 class _KernelPrinter:
-    """One kernel: static functions compute, the entry checks and calls the one that runs."""
+    """One kernel: static functions compute, the entry checks and calls the one that runs.
+    `number`: the place of the first variant among all functions of the file."""
 
     def __init__(
-        self, unit: Unit, variants: Sequence[Function], external: Names, prefix: str
+        self,
+        unit: Unit,
+        variants: Sequence[Function],
+        external: Names,
+        prefix: str,
+        number: int,
     ) -> None:
-        self._unit, self._variants = unit, variants
+        self._unit, self._variants, self._number = unit, variants, number
         self._function = variants[0]
         start = prefix + self._function.name
 
@@ -151,7 +165,8 @@ class _KernelPrinter:
     ) -> Static:
         """Adds the text of a static function."""
         by_value = {b.name for b in function.buffers if is_argument(b) and is_scalar(b)}
-        statements = StatementPrinter(self._unit, function, self._names, by_value)
+        number = self._number + [f is function for f in self._variants].index(True)
+        statements = StatementPrinter(self._unit, function, self._names, by_value, number)
         body = statements.body(block)
         static = Static(name, function, frozenset(statements.used), fills)
         start = f"static {self._unit.attribute}void {name}"

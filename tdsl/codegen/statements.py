@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import assert_never
 
 from tdsl.codegen.index import IndexPrinter, non_negative
+from tdsl.codegen.lines import marked
 from tdsl.codegen.moves import fence, misaligned, prefetch
 from tdsl.codegen.names import Names
 from tdsl.codegen.text import comment, wrap
@@ -33,6 +34,7 @@ from tdsl.ir.vector import (
     LetIndex,
     Load,
     Misaligned,
+    Origin,
     Prefetch,
     Ref,
     Scatter,
@@ -43,10 +45,14 @@ from tdsl.ir.walk_vector import VALUES, blocks, buffers_used, item_values, value
 
 
 class StatementPrinter:
-    """Prints one function's body; afterwards `used` holds the buffers and sizes it names."""
+    """Prints one function's body; afterwards `used` holds the buffers and sizes it names.
 
-    def __init__(self, unit: Unit, function: Function, names: Names, by_value: set[str]) -> None:
-        self._unit = unit
+    `number`: the function's place among those that are printed; see `tdsl.codegen.lines`."""
+
+    def __init__(
+        self, unit: Unit, function: Function, names: Names, by_value: set[str], number: int = 0
+    ) -> None:
+        self._unit, self._number = unit, number
         self._names = names
         self._non_negative: set[str] = set()
         self.used: set[tuple[str, str]] = set()
@@ -91,9 +97,19 @@ class StatementPrinter:
         items = list(block.items)
         while items:
             count, turned = self._transpose(items, depth)
-            lines += turned if count else self._item(items[0], depth)
+            lines += turned if count else self._of_statement(items[0], self._item(items[0], depth))
             del items[: max(1, count)]
         return lines
+
+    def _of_statement(self, item: Item, lines: list[str]) -> list[str]:
+        """The lines with a mark that says which statement they write for."""
+        match item:
+            case Declare(origin=Origin(statement)) | Assign(origin=Origin(statement)):
+                return marked(lines, self._number, statement)
+            case Store(origin=Origin(statement)) | Scatter(origin=Origin(statement)):
+                return marked(lines, self._number, statement)
+            case _:
+                return lines
 
     def _transpose(self, items: Sequence[Item], depth: int) -> tuple[int, list[str]]:
         """A run of all columns of one matrix at the front, and how many items it has."""
