@@ -13,10 +13,12 @@ from tdsl.ir.interp import reference
 from tdsl.syntax import tree
 from tdsl.syntax.parser import parse
 from tdsl.targets import target
+from tests.language import shared_kernels_more
 from tests.language.run import everywhere, loaded
 from tests.language.shared_kernels import CASES, Case
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "kernels"
+MORE = shared_kernels_more  # its cases are in CASES
 NUMBERED = [(name, n) for name, made in CASES.items() for n in range(len(made))]
 
 pytestmark = pytest.mark.skipif(
