@@ -12,6 +12,7 @@ from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.model import initial_tree, nest_indices, nest_of
 from tdsl.polyhedral.order import before, paths
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
 from tdsl.polyhedral.tree import Node
 
@@ -91,12 +92,12 @@ def joined(accesses: Iterable[Access]) -> isl.Map:
     for other in others:
         if not other.is_subset(first):
             first = first.union(other)
-    return first.coalesce()
+    return coalesced(first)
 
 
 def _between(source: _Use, sink: _Use, array: str, order: isl.Map) -> Iterator[Dependence]:
     def pairs(first: isl.Map, second: isl.Map) -> isl.Map:
-        return first.apply_range(second.reverse()).intersect(order).coalesce()
+        return coalesced(first.apply_range(second.reverse()).intersect(order))
 
     def made(kind: str, found: isl.Map, relaxable: str | None = None) -> Dependence:
         return Dependence(

@@ -15,6 +15,7 @@ import islpy as isl
 
 from tdsl.polyhedral.inits import is_reduction_loop
 from tdsl.polyhedral.parts import selecting
+from tdsl.polyhedral.pieces import coalesced, plain
 from tdsl.polyhedral.program import Access, Origin, Program, Stmt
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of
 
@@ -84,13 +85,13 @@ def _longer(
             index += "_"
         indices.append(index)
     full = full.set_tuple_name(OUT, stmt.tuple_name)
-    domain = _plain(stmt.domain.apply(full).coalesce())
+    domain = plain(coalesced(stmt.domain.apply(full)))
     space = domain.get_space()
     back = selecting(space, stmt.domain.get_space(), {k: k for k in range(count)})
 
     def access(old: Access) -> Access:
         new = isl.Map.from_multi_aff(back).apply_range(old.map).intersect_domain(domain)
-        return replace(old, map=new.coalesce())
+        return replace(old, map=coalesced(new))
 
     base = isl.Map.from_multi_aff(back).intersect_domain(domain)
     if stmt.origin is not None:
@@ -106,12 +107,6 @@ def _longer(
         origin=origin,
     )
     return _Longer(longer, back, {loop: count + k for k, loop in enumerate(coords)})
-
-
-def _plain(points: isl.Set) -> isl.Set:
-    """The same set by plain bounds, where those say all."""
-    hull = points.remove_divs().simple_hull().to_set()
-    return hull if hull.is_equal(points) else points
 
 
 def _edited(node: Node, name: str, longer: _Longer) -> Node:

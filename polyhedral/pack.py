@@ -42,6 +42,7 @@ from tdsl.polyhedral.extent import UNBOUNDED
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.indexed import indexed
 from tdsl.polyhedral.packed_reads import CannotPack, Dim, Seen, Site, keys_of, seen, several, sites
+from tdsl.polyhedral.pieces import coalesced, plain
 from tdsl.polyhedral.program import Access, Program, Stmt, free_array, free_statement
 from tdsl.polyhedral.starts import Start, condition, start
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
@@ -201,13 +202,13 @@ def _copy(program: Program, tree: Node, request: Request, path: tuple[Loop, ...]
             if request.known is not None:
                 for position in _untold(program, request.known):
                     key = key.eliminate(PARAM, position, 1)
-            found.append(seen(program, s, site, key.coalesce()))
-    elements = reduce(isl.Map.union, (x.elements for x in found)).coalesce()
+            found.append(seen(program, s, site, coalesced(key)))
+    elements = coalesced(reduce(isl.Map.union, (x.elements for x in found)))
     elements = elements.intersect_range(program.extents[request.array])
-    pads = reduce(isl.Set.union, (x.pads for x in found)).coalesce()
+    pads = coalesced(reduce(isl.Set.union, (x.pads for x in found)))
     if not elements.is_single_valued() or not pads.is_disjoint(elements.domain()):
         raise several(program, tree, request.array, request.readers, names, request.dims)
-    keys = reduce(isl.Set.union, (x.keys for x in found)).coalesce()
+    keys = coalesced(reduce(isl.Set.union, (x.keys for x in found)))
     depth = len(path)
     lows = tuple(
         _variable(keys.get_space(), 0).scale_val(isl.Val(0))
@@ -275,7 +276,7 @@ def _least(keys: isl.Set, depth: int, d: int, outside: Sequence[int]) -> isl.PwA
 def _sized(copy: _Copy, tree: Node) -> _Copy:
     """With extents: full blocks for inner loops of splits, else the longest run there is."""
     program, request = copy.program, copy.request
-    relative = copy.keys.apply(copy.relative(around=False)).coalesce()
+    relative = coalesced(copy.keys.apply(copy.relative(around=False)))
     sizes = [Size(s) for s in program.params]
     box = isl.Set.universe(set_space(program.params, len(request.dims), free_array(program)))
     space = box.get_space()
@@ -307,7 +308,7 @@ def _sized(copy: _Copy, tree: Node) -> _Copy:
     return replace(
         copy,
         extents=tuple(extents),
-        box=box.coalesce(),
+        box=coalesced(box),
         filled=filled,
         starts=tuple(start(low, filled) for low in copy.lows),
     )
@@ -316,7 +317,7 @@ def _sized(copy: _Copy, tree: Node) -> _Copy:
 def _filled(copy: _Copy, ends: Sequence[isl.PwAff], whole: Sequence[bool]) -> isl.Set:
     """The keys that Q has a value for: those that are read, and the rest of their tiles."""
     relative = copy.relative(around=True)
-    result = copy.keys.apply(relative).coalesce()
+    result = coalesced(copy.keys.apply(relative))
     for d, end in enumerate(ends):
         if whole[d]:
             result = result.eliminate(SET, copy.depth + d, 1)
@@ -324,7 +325,7 @@ def _filled(copy: _Copy, ends: Sequence[isl.PwAff], whole: Sequence[bool]) -> is
             space = result.get_space()
             here = _variable(space, copy.depth + d)
             result = result.intersect(here.le_set(end.insert_domain(space)))
-    return result.apply(relative.reverse()).coalesce()
+    return coalesced(result.apply(relative.reverse()))
 
 
 @dataclass(frozen=True)
@@ -395,9 +396,8 @@ def _filling(copy: _Copy) -> Stmt:
     tuple_name = free_statement(program)
     assert copy.filled is not None
     relative, filled = copy.relative(around=True), copy.filled
-    domain = filled.apply(relative).coalesce()
-    domain = _plain(domain.coalesce())
-    elements = relative.reverse().apply_range(copy.elements).coalesce()
+    domain = plain(coalesced(filled.apply(relative)))
+    elements = coalesced(relative.reverse().apply_range(copy.elements))
     indices = (*copy.path, *request.names)
     names: list[Expr] = [Var(i) for i in indices]
     sizes: list[Expr] = [Size(s) for s in program.params]
@@ -439,7 +439,7 @@ def _value(
         value = _simple(substitute(spoken, indices))
         subscript = tuple(simplify(substitute(i, indices)) for i in site.read.indices)
         return _chosen(copy.keys, copy.filled, value, zero, key, sizes), subscript
-    read = copy.elements.domain().coalesce()
+    read = coalesced(copy.elements.domain())
     where = isl.PwMultiAff.from_map(copy.elements).gist(read)
     subscript = tuple(
         from_pw_aff(where.get_at(k).coalesce(), key, sizes) for k in range(len(source.shape))
@@ -477,12 +477,6 @@ def _chosen(
     return Select(test, then, other, then.type, span=then.span)
 
 
-def _plain(points: isl.Set) -> isl.Set:
-    """The same set by plain bounds, where those say all."""
-    hull = points.remove_divs().simple_hull().to_set()
-    return hull if hull.is_equal(points) else points
-
-
 # ---------------------------------------------------------------- the readers
 
 
@@ -518,8 +512,7 @@ def _redirected(program: Program, tree: Node, name: str, copy: _Copy, stored: El
             for c, first in zip(coordinates[copy.depth :], copy.starts, strict=True)
         )
         keys = keys_of(program, tree, name, site, copy.path, request.dims)
-        happens = site.inside.union(site.outside).coalesce()
-        map_ = keys.apply_range(relative).intersect_domain(happens).coalesce()
+        map_ = coalesced(keys.apply_range(relative).intersect_domain(site.domain))
         reads.append(Access(request.name, map_, subscript, site.exact, site.read.span))
         table[site.expr] = Read(request.name, subscript, stored, span=site.read.span)
     assert stmt.value is not None

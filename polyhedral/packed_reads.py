@@ -12,6 +12,7 @@ from tdsl.ir.index import simplify, substitute
 from tdsl.ir.kernel import Cast, Const, Expr, Read, Select, Var, children, walk
 from tdsl.polyhedral.affine import NotAffine, Scope, pw_aff, region
 from tdsl.polyhedral.model import scope_of
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.text import expr_text
 from tdsl.polyhedral.tree import Node, loops_of
@@ -84,7 +85,7 @@ class Site:
     @property
     def domain(self) -> isl.Set:
         """Where it happens."""
-        return self.inside.union(self.outside).coalesce()
+        return coalesced(self.inside.union(self.outside))
 
 
 def sites(program: Program, name: str, array: str) -> tuple[Site, ...]:
@@ -171,9 +172,9 @@ class _Finder:
                 ) from None
             element = element.flat_range_product(part.as_map())
         name = self.program.extents[self.array].get_tuple_name()
-        element = element.set_tuple_name(OUT, name).coalesce()
+        element = coalesced(element.set_tuple_name(OUT, name))
         condition, other = around
-        inside, outside = inside.coalesce(), outside.coalesce()
+        inside, outside = coalesced(inside), coalesced(outside)
         return Site(expr, read, other, inside, outside, element, condition, exact)
 
 
@@ -220,25 +221,25 @@ class Seen:
 
 def seen(program: Program, name: str, site: Site, key: isl.Map) -> Seen:
     """`key`: instance of the reader -> key, for the instances where the site happens."""
-    keys = key.range().coalesce()
+    keys = coalesced(key.range())
     used = {e.name for x in (*site.read.indices, site.condition) if x is not None
             for e in walk(x) if isinstance(e, Var)}  # fmt: skip
     at = _indices(program, name, key, keys, used)
     if at is None:
         back = key.reverse()
-        elements = back.intersect_range(site.inside).apply_range(site.element).coalesce()
-        pads = back.intersect_range(site.outside).domain().coalesce()
+        elements = coalesced(back.intersect_range(site.inside).apply_range(site.element))
+        pads = coalesced(back.intersect_range(site.outside).domain())
         return Seen(site, keys, elements, pads, None)
     where = Scope(keys.get_space(), {}, program.params, at)
     inside = keys
     if site.condition is not None:
-        inside = keys.intersect(region(site.condition, where).may).coalesce()
+        inside = coalesced(keys.intersect(region(site.condition, where).may))
     elements = isl.Map.from_domain(inside)
     for index in site.read.indices:
         elements = elements.flat_range_product(pw_aff(index, where).as_map())
     tuple_name = program.extents[site.read.array].get_tuple_name()
-    elements = elements.set_tuple_name(OUT, tuple_name).coalesce()
-    return Seen(site, keys, elements, keys.subtract(inside).coalesce(), at)
+    elements = coalesced(elements.set_tuple_name(OUT, tuple_name))
+    return Seen(site, keys, elements, coalesced(keys.subtract(inside)), at)
 
 
 def _indices(
@@ -341,7 +342,7 @@ def reading(program: Program, stmt: Stmt) -> isl.Set | None:
             return None
         result = result.intersect(chosen.may)
         value = value.then
-    return result.coalesce()
+    return coalesced(result)
 
 
 def read_alone(value: Expr) -> Expr:
