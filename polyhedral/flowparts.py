@@ -39,14 +39,21 @@ class Side:
 
     def at(self, stmt: Stmt, array: str, map_: isl.Map) -> isl.Map:
         """The same for any map from instances to elements of the array."""
+        front = self.front(stmt, array)
+        if front is None:
+            return map_
+        name = map_.get_tuple_name(OUT)
+        return front.flat_range_product(map_.reset_tuple_id(OUT)).set_tuple_name(OUT, name)
+
+    def front(self, stmt: Stmt, array: str) -> isl.Map | None:
+        """Instance -> the numbers of the iteration that the array is new in; None: in none."""
         fronts = self._fronts(stmt, array)
         if not fronts:
-            return map_
+            return None
         result = isl.Map.from_domain(isl.Set.universe(stmt.domain.get_space()))
         for front in fronts:
             result = result.flat_range_product(front.as_map())
-        name = map_.get_tuple_name(OUT)
-        return result.flat_range_product(map_.reset_tuple_id(OUT)).set_tuple_name(OUT, name)
+        return result
 
     def _fronts(self, stmt: Stmt, array: str) -> list[isl.PwAff]:
         homes = self.homes.get(array, ())

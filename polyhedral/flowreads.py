@@ -5,16 +5,20 @@ A point is an instance that reads, with the element among its dimensions where d
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import islpy as isl
 
-from tdsl.ir.kernel import Expr
+from tdsl.ir.index import sub
+from tdsl.ir.kernel import Expr, children, rebuilt
+from tdsl.ir.kernel import Read as ReadExpr
+from tdsl.polyhedral.affine import NotAffine, pw_aff
 from tdsl.polyhedral.flowmatch import Matched, Padded, ReadOf
 from tdsl.polyhedral.flowparts import Side
 from tdsl.polyhedral.lastwrites import Clock, Event
-from tdsl.polyhedral.program import Stmt
+from tdsl.polyhedral.model import scope_of
+from tdsl.polyhedral.program import Access, Stmt
 from tdsl.polyhedral.samevalue import OtherValue
 
 SET, IN, OUT = isl.dim_type.set, isl.dim_type.in_, isl.dim_type.out
@@ -104,7 +108,8 @@ class Reader:
         return Read("padding", read.stmt, read.final.array, event, at, constant=read.constant)
 
     def _read(self, read: ReadOf) -> Read:
-        if not read.final.exact:
+        known = read.final.map.is_single_valued() and read.base.map.is_single_valued()
+        if not read.final.exact and not known:
             return self._read_any(read)
         stmt, base = read.stmt, read.base
         was, origin = self.matched.origins[stmt.name]
@@ -120,26 +125,56 @@ class Reader:
         return Read("read", stmt, read.final.array, event, at, there)
 
     def _read_any(self, read: ReadOf) -> Read:
-        """Data decide the element: each that may be read is a point. It is the same in the base
-        where the array is and the subscript says the same."""
+        """Data decide the element: each that may be read in the base is a point, and read where
+        the subscript of the final program says that this element is."""
         stmt, final, base = read.stmt, read.final, read.base
         was, origin = self.matched.origins[stmt.name]
-        name = final.array
-        mine = origin.apply_range(base.map).intersect_domain(stmt.domain)
-        moved = (
-            name != base.array or self.new.homes.get(name) or self.old.program.arrays[name].local
-        )
-        if moved or not mine.has_equal_space(final.map) or not mine.is_equal(final.map):
-            raise OtherValue(f"data decide what {stmt.name} reads of {name}, which is moved")
         key = self._key()
-        at, place = _spread(final.map, key)
-        event = Event(place, at.apply_range(self.after.time(stmt)))
-        base_at, base_place = _spread(base.map, key)
-        start = Event(base_place, base_at.apply_range(self.before.time(was)))
+        base_at, element = _spread(base.map, key)
+        at, there = _spread(origin.apply_range(base.map), key)
+        place = self._moved_by(stmt, final, base, at, there)
+        if not place.range().is_subset(self.new.program.extents[final.array]):
+            raise OtherValue(f"{stmt.name} may read elements outside {final.array}")
+        event = Event(
+            _after(self.new.front(stmt, final.array), at, place),
+            at.apply_range(self.after.time(stmt)),
+        )
+        old_front = self.old.front(was, base.array)
+        start = Event(
+            _after(old_front, base_at, element), base_at.apply_range(self.before.time(was))
+        )
         to = at.apply_range(origin).apply_range(base_at.reverse())
-        to = to.intersect(place.apply_range(base_place.reverse()))
-        there = InBase(base.array, place, start, was, base_at, to)
-        return Read("read", stmt, name, event, at, there)
+        to = to.intersect(there.apply_range(element.reverse()))
+        mine = _after(old_front, at.apply_range(origin), there)
+        inside = InBase(base.array, mine, start, was, base_at, to)
+        return Read("read", stmt, final.array, event, at, inside)
+
+    def _moved_by(
+        self, stmt: Stmt, final: Access, base: Access, at: isl.Map, there: isl.Map
+    ) -> isl.Map:
+        """Point -> where its element is: so far from it as the subscripts are from each other."""
+        was, origin = self.matched.origins[stmt.name]
+        where = scope_of(self.new.program, stmt.name)
+        same = all(
+            i in stmt.indices and origin.is_subset(origin.equate(IN, stmt.indices.index(i), OUT, d))
+            for d, i in enumerate(was.indices)
+        )
+        try:
+            if not same or len(final.subscript) != len(base.subscript):
+                raise NotAffine(final.subscript[0])
+            distances = [
+                pw_aff(sub(new, _with_reads(old, new)), where)
+                for new, old in zip(final.subscript, base.subscript, strict=True)
+            ]
+        except NotAffine:
+            text = f"data decide what {stmt.name} reads of {final.array}, which is moved"
+            raise OtherValue(text) from None
+        result = isl.Map.from_domain(at.domain())
+        for d, distance in enumerate(distances):
+            line = there.project_out(OUT, d + 1, there.dim(OUT) - d - 1).project_out(OUT, 0, d)
+            line = line.reset_tuple_id(OUT)
+            result = result.flat_range_product(line.sum(at.apply_range(distance.as_map())))
+        return result.set_tuple_name(OUT, final.map.get_tuple_name(OUT))
 
     def _end(self, name: str) -> Read:
         """What the argument holds at the end."""
@@ -166,6 +201,35 @@ class Reader:
     def _key(self) -> str:
         self._count += 1
         return f"R{self._count}"
+
+
+def _with_reads(old: Expr, new: Expr) -> Expr:
+    """A subscript with the reads of another one in place of its own: these are shown apart."""
+    reads = list(_outer_reads(new))
+
+    def edit(expr: Expr) -> Expr:
+        if isinstance(expr, ReadExpr):
+            return reads.pop(0) if reads and reads[0].type == expr.type else expr
+        return rebuilt(expr, edit)
+
+    return edit(old)
+
+
+def _outer_reads(expr: Expr) -> Iterator[ReadExpr]:
+    if isinstance(expr, ReadExpr):
+        yield expr
+    else:
+        for child in children(expr):
+            yield from _outer_reads(child)
+
+
+def _after(front: isl.Map | None, at: isl.Map, place: isl.Map) -> isl.Map:
+    """Point -> the numbers of its iteration, then its place."""
+    if front is None:
+        return place
+    name = place.get_tuple_name(OUT)
+    whole = at.apply_range(front).flat_range_product(place.reset_tuple_id(OUT))
+    return whole.set_tuple_name(OUT, name)
 
 
 def _named(map_: isl.Map, key: str) -> isl.Map:

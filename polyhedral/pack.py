@@ -519,7 +519,11 @@ def _redirected(program: Program, tree: Node, name: str, copy: _Copy, stored: El
     value = _replaced(stmt.value, table)
     named = {e.array for root in (value, *stmt.write.subscript) for e in walk(root)
              if isinstance(e, Read)}  # fmt: skip
-    kept = [a for a in stmt.reads if a.array != request.array and a.array in named]
+    kept = [
+        replace(a, subscript=tuple(_replaced(e, table) for e in a.subscript))
+        for a in stmt.reads
+        if a.array != request.array and a.array in named
+    ]
     return replace(stmt, reads=(*kept, *reads), value=value)
 
 

@@ -108,6 +108,13 @@ def homes_of(tree: Node, at: tuple[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _copied(program: Program, tree: Node, request: StageRequest) -> tuple[Program, Node, str]:
+    for stmt in program.statements.values():
+        if stmt.write.array == request.array and not stmt.write.exact:
+            raise IllegalSchedule.at(
+                request.span,
+                f"{request.array} cannot be staged at {request.loop[1]}: data decide which "
+                f"elements {stmt.name} updates",
+            )
     try:
         return stage(
             program, tree, request.array, request.statement, request.loop,

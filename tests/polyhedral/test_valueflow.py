@@ -10,7 +10,7 @@ import islpy as isl
 import pytest
 
 from tdsl.diagnostics import BudgetExceeded
-from tdsl.ir.kernel import INDEX, Const, Op, Select, Var
+from tdsl.ir.kernel import INDEX, Const, Op, Read, Select, Var
 from tdsl.ir.types import BOOL
 from tdsl.polyhedral.budget import limit
 from tdsl.polyhedral.place import localize
@@ -424,6 +424,39 @@ schedule counts for any { DIRECTIVES }
 
 def test_arrays_that_no_placement_touches_may_depend_on_data() -> None:
     case(COUNTS, "split y.j by 4 -> jo, ji  compute p at y.jo").check()
+
+
+TABLE = """
+kernel table(N, M) {
+    in  x: u8[N, M]
+    const t: f32[4] = [1.0, 2.0, 3.0, 4.0]
+    temp g: f32[N, M]
+    out y: f32[N, M]
+    g[i, j] = t[x[i, j] & 3]
+    y[i, j] = g[i, j] + 1.0
+}
+schedule table for any { DIRECTIVES }
+"""
+
+
+@pytest.mark.parametrize("directives", [
+    "stage t at g.i  compute g at y.i", "compute g at y.i  pack x at g.i as Q[j]", "stage x at g.i",
+])  # fmt: skip
+def test_a_copy_of_what_data_choose_from(directives: str) -> None:
+    case(TABLE, directives).check()
+
+
+def test_a_copy_of_what_data_choose_from_is_whole() -> None:
+    made = within(case(TABLE, "stage t at g.i"), "t_s_in", "[p0, p1] -> { S[i, k] : k <= 2 }")
+    assert "t[3]" in str(refused(made))
+    shifted = case(TABLE, "stage t at g.i")
+    stmt = shifted.final.statements["g"]
+    (read, inner) = stmt.reads
+    index = Op("sub", (Const(3, INDEX), read.subscript[0]), INDEX)
+    value = Read("t_s", (index,), shifted.final.arrays["t_s"].type)
+    other = replace(stmt, value=value, reads=(replace(read, subscript=(index,)), inner))
+    final = replace(shifted.final, statements={**shifted.final.statements, "g": other})
+    assert "data decide" in str(refused(replace(shifted, final=final)))
 
 
 def test_undecided_is_refused() -> None:
