@@ -40,6 +40,13 @@ class Static:
     def uses(self, buffer: Buffer) -> bool:
         return ("buffer", buffer.name) in self.used
 
+    def reads(self, buffer: Buffer) -> bool:
+        """Whether it uses an argument; of records, one of their fields."""
+        return self.uses(buffer) or any(
+            b.field is not None and b.field[0] == buffer.name and self.uses(b)
+            for b in self.function.buffers
+        )
+
     @property
     def memory(self) -> list[Buffer]:
         """What it needs of the workspace."""

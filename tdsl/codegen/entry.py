@@ -272,7 +272,7 @@ class EntryPrinter:
         calls = CallPrinter(self._unit, self._names)
         read = [
             b for b in self._function.buffers
-            if b.role != "const" or variant.run.uses(b)
+            if b.role != "const" or b.field is not None or variant.run.reads(b)
         ]  # fmt: skip
         unread = [b for b in self._function.buffers if b not in read]
         seen = replace(self._function, buffers=tuple(read))

@@ -16,7 +16,9 @@ from tdsl.ir.dtypes import storage_dtype
 from tdsl.ir.intervals import evaluate
 from tdsl.ir.kernel import Array, Kernel, Op, Read, walk
 from tdsl.ir.lowfloat import from_bf16, to_bf16
+from tdsl.ir.steps import filled
 from tdsl.ir.types import BF16
+from tdsl.runtime.arguments import empty_strided
 from tdsl.runtime.files import write_atomically
 
 Values = np.ndarray[Any, Any]
@@ -81,6 +83,20 @@ def fill(kernel: Kernel, given: dict[str, Values], seed: int) -> None:
         array = kernel.array(name)
         shape = plan.shape(name, sizes)
         given[name] = _random(generator, array, shape, _range(array, sizes))
+
+
+def as_declared(kernel: Kernel, given: Mapping[str, Values]) -> dict[str, Values]:
+    """The arrays with the strides that their declarations ask for; a file has none of its own."""
+    plan = ArgumentPlan(kernel)
+    sizes = plan.known(given)
+    out = dict(given)
+    for name, value in given.items():
+        if kernel.array(name).strides is None or value.size == 0:
+            continue
+        strides = filled(value.shape, plan.strides(name, sizes) or ())
+        out[name] = empty_strided(value.shape, value.dtype, strides)
+        out[name][...] = value
+    return out
 
 
 def _range(array: Array, sizes: Mapping[str, int]) -> tuple[int, int] | None:

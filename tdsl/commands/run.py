@@ -17,6 +17,7 @@ from tdsl.commands import console
 from tdsl.commands.arrays import (
     Values,
     approximate,
+    as_declared,
     described,
     difference,
     fill,
@@ -134,7 +135,7 @@ def _inputs(kernel: Kernel, asked: dict[str, str], seed: int | None) -> dict[str
         if seed is not None:
             fill(kernel, given, seed)
         ArgumentPlan(kernel).sizes(given)
-    return given
+        return as_declared(kernel, given)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tdsl
 from tdsl.runtime.toolchain import find_compiler
 from tests.language.run import compiled, everywhere, interpreted, lowered
 
@@ -113,3 +114,34 @@ def test_lanes_take_a_field_with_its_stride() -> None:
     buffers = {b.name: b for b in lowered(text, "quantize", "avx2").lowered.function.buffers}
     assert buffers["y.q"].field == ("y", 2) and buffers["y.d"].field == ("y", 0)
     assert "&y_q[18 * b]" in compiled(text, "quantize", "avx2", "quantize").c_source
+
+
+PREPARED = BLOCKS.split("kernel")[0] + """
+kernel dense(M, N, K) {
+    in    x: f32[M, K] strides [free, 1]
+    const w: f32[K, N] strides [ld, 1]
+    const r: block[N]
+    out   y: f32[M, N]
+
+    u[k, j] = 2.0 * w[k, j] * f32(r[j].d)
+    y[i, j] = sum[k](x[i, k] * u[k, j])
+}
+schedule dense for any {
+    compute u at prepare
+    reorder y.k, y.j
+    vectorize y.j
+}
+"""
+
+
+@everywhere
+def test_constant_arguments_are_prepared_where_they_lie(on: str) -> None:
+    rng = np.random.default_rng(10)
+    x = rng.integers(-4, 5, (3, 9)).astype(np.float32)[:, :5]
+    w = rng.integers(-4, 5, (5, 12)).astype(np.float32)[:, 2:9]
+    r = np.zeros(7, BLOCK)
+    r["d"] = np.arange(7)
+    want = x @ (2 * w * r["d"].astype(np.float32))
+    kernel = tdsl.parse(PREPARED)["dense"].compile(target=on)
+    np.testing.assert_array_equal(kernel(x=x, w=w, r=r), want)
+    np.testing.assert_array_equal(kernel.prepare(w=w, r=r)(x=x), want)
