@@ -202,11 +202,15 @@ class _Splitter:
         of = {i for i, e in index.items() if var in variables(e)}
         if of and of <= set(stmt.reduction):
             return  # it counts terms
-        conditions = [] if stmt.value is None else list(_padding(stmt.value))
+        padding = [] if stmt.value is None else list(_padding(stmt.value))
         inside = _with_dims(facts, instance.dims)
         guards = [] if instance.guard is None else conjuncts(instance.guard)
         found = [(c, inside) for c in guards]
-        found += [(substitute(c, index), (*inside, *guards)) for c in conditions]
+        runs = (*inside, *guards)
+        for group in padding:
+            tests = [substitute(c, index) for c in group]
+            if all(self.known.decide(c, runs) is not False for c in tests):
+                found += [(c, runs) for c in tests]
         terms = {n for r in stmt.reduction for n in variables(index[r])}
         for dim in instance.dims:
             if dim.count is not None and dim.var in terms:  # a window, clipped at the border
@@ -319,15 +323,16 @@ def _count(dim: Dim) -> Expr:
     return const(dim.extent) if dim.count is None else minimum(const(dim.extent), dim.count)
 
 
-def _padding(value: Expr) -> Iterator[Expr]:
-    """The comparisons that `padded` makes: between indices, for an element or something else."""
+def _padding(value: Expr) -> Iterator[list[Expr]]:
+    """The comparisons between indices that each `padded` makes."""
     for part in walk(value):
         if not isinstance(part, Select) or _reads(part.other) or not _reads(part.then):
             continue
-        for condition in conjuncts(part.condition):
-            data = any(isinstance(e, Read | Cast) for e in walk(condition))
-            if is_comparison(condition) and not data:
-                yield condition
+        yield [
+            c
+            for c in conjuncts(part.condition)
+            if is_comparison(c) and not any(isinstance(e, Read | Cast) for e in walk(c))
+        ]
 
 
 def _reads(expr: Expr) -> bool:

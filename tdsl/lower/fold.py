@@ -71,7 +71,7 @@ class Folder:
                 if not any(self.may(i) for i in part):
                     result += part
                     continue
-                later = _references(walk(v.Block(tuple(items[seen:]))))
+                later = _used(v.Block(tuple(items[seen:])))
                 result += _Run(self, part, names, later).folded()
         same = len(result) == len(block.items) and all(
             a is b for a, b in zip(result, block.items, strict=True)
@@ -172,6 +172,12 @@ def _with_names(item: v.Item, new: Mapping[str, str]) -> v.Item:
             return item
 
 
+def _used(block: v.Block) -> frozenset[str]:
+    """Names of the variables that some code reads or assigns to."""
+    inside = list(walk(block))
+    return _references(inside) | {i.name for i in inside if isinstance(i, v.Assign)}
+
+
 def _references(items: Iterable[v.Item]) -> frozenset[str]:
     """Names of the variables that some items read."""
     values = (x for item in items for top in item_values(item) for x in values_in(top))
@@ -223,6 +229,7 @@ class _Run:
         self._names = names
         self._later = later
         self._made: set[str] = set()
+        self._sums: set[str] = set()  # registers that are declared with all of their sum
         self._writes: dict[str, list[int]] = {}
         for k, item in enumerate(self._items):
             if isinstance(item, v.Declare | v.Assign):
@@ -321,6 +328,7 @@ class _Run:
             value, old = value_of(row, type, fma=fma), self._items[self._writes[name][0]]
             if isinstance(old, v.Declare):
                 result.append(replace(old, value=value, origin=None))
+                self._sums.add(name)
             else:
                 result.append(v.Assign(name, value))
             result += [self._items[k] for k in stores[name]]
@@ -342,7 +350,8 @@ class _Run:
         moving = {
             i.name: i
             for i in items
-            if isinstance(i, v.Let) and not _references([i]) & self._writes.keys()
+            if (isinstance(i, v.Let) and not _references([i]) & self._writes.keys())
+            or (isinstance(i, v.Declare) and i.name in self._sums)
         }
         result: list[v.Item] = []
 
@@ -354,7 +363,7 @@ class _Run:
 
         done = set(moving)
         for item in items:
-            if not isinstance(item, v.Let) or item.name not in done:
+            if not isinstance(item, v.Let | v.Declare) or item.name not in done:
                 need(item)
         for name in [n for n in moving if n in self._later]:
             if name in moving:

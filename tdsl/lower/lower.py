@@ -69,12 +69,12 @@ def lower(
     asked = frozenset(r.array for r in stored.kept)
     once, each = split_prepared(program, stored.code)
     seen = program if once is None else prepared_program(program)
-    prepare: vector.Block | None = None
+    first: vector.Block | None = None
     none: frozenset[str] = frozenset()
     nest = versions = Block(())
     try:
         if once is not None:
-            nest, versions, prepare = _kept(seen, once, target, strict_fp, asked, none)
+            nest, versions, first = _kept(seen, once, target, strict_fp, asked, none)
         loops, chosen, body = _kept(program, each, target, strict_fp, asked, stored.streams)
     except CannotKeep as error:
         span = next((r.span for r in stored.kept if r.array == error.array), None)
@@ -86,9 +86,9 @@ def lower(
         program.kernel.sizes,
         tuple(buffers(program.kernel, program.arrays.values(), stored.of_threads)),
         program.kernel.assumptions,
-        body,
+        _finished(body, program, stored.streams),
         (*notes, *plain(stored.streams, target)),
-        prepare=prepare,
+        prepare=None if first is None else _finished(first, seen, none),
         const_sizes=tuple(s for s in program.kernel.sizes if s in const_sizes(program.kernel)),
     )
     verify(function, target)
@@ -96,12 +96,11 @@ def lower(
     sums = sums_of_constants(program, reassociate)
     if sums and not strict_fp:
         folder = Folder(sums, target.has_fma)
-        if once is not None:
-            rows = _rows(seen, target, none)
-            prepare = _expanded(seen, once, versions, target, strict_fp, rows, folder)
-        rows = _rows(program, target, stored.streams)
-        body = _expanded(program, each, chosen, target, strict_fp, rows, folder)
-        folded = replace(function, body=body, prepare=prepare)
+        folded = replace(
+            function,
+            body=_finished(body, program, stored.streams, folder),
+            prepare=None if first is None else _finished(first, seen, none, folder),
+        )
         verify(folded, target)
     nest, versions = Block(nest.items + loops.items), Block(versions.items + chosen.items)
     return Lowered(program, stored.tree, nest, versions, function, folded)
@@ -178,7 +177,6 @@ def _expanded(
     target: Target,
     strict_fp: bool,
     rows: Rows,
-    folder: Folder | None = None,
 ) -> vector.Block:
     written = {program.statements[p.statement].write.array for p in points(code)}
     context = Context(
@@ -189,10 +187,20 @@ def _expanded(
         frozenset(program.arrays) - written,
         rows,
     )
-    taken = frozenset(program.arrays) | frozenset(program.kernel.sizes)
-    body = Expander(context).function(nest, taken)
+    return Expander(context).function(nest, _taken(program))
+
+
+def _taken(program: Program) -> frozenset[str]:
+    return frozenset(program.arrays) | frozenset(program.kernel.sizes)
+
+
+def _finished(
+    body: vector.Block, program: Program, streams: frozenset[str], folder: Folder | None = None
+) -> vector.Block:
+    """The passes on straight-line code, behind the expansion."""
+    taken = _taken(program)
     if folder is not None:
         body = folder.fold(body, Names(taken | defined(body.items)))
     shared = share(body, Names(taken | defined(body.items)))
     based = relative(shared, Names(taken | defined(shared.items)))
-    return streamed(partition(based), program, rows.streams)
+    return streamed(partition(based), program, streams)
