@@ -270,7 +270,7 @@ def _schedule(
             continue
         try:
             options = replace(front.options, target=on)
-            made = driver.resume(front, options, schedule, until="storage")
+            made = driver.resume(front, options, schedule, until="plan")
         except Error as error:
             # What is wrong at one place is wrong there for other targets too, in other numbers.
             new = [d for d in error.diagnostics if (d.span, d.code) not in told]

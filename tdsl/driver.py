@@ -23,7 +23,7 @@ from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.rebuild import Miscompiled
 from tdsl.runtime.interface import Argument, BuildRequest, Entry, PreparedFunctions
-from tdsl.schedule import apply, builder
+from tdsl.schedule import apply, builder, scratch
 from tdsl.schedule.choose import choose, size_lets
 from tdsl.schedule.conditions import conjuncts, size_condition
 from tdsl.schedule.resolve import Resolved, offered, resolve
@@ -158,6 +158,13 @@ def _store(c: Compilation) -> Compilation:
     return replace(c, stored=stored)
 
 
+def _plan(c: Compilation) -> Compilation:
+    lets = size_lets(c.file, c.kernel.name)
+    known = () if c.condition is None else (c.condition,)
+    scratch.check(c.stored.program, c.stored.of_threads, c.resolved.steps, known, lets)
+    return c
+
+
 def _lay_out(c: Compilation) -> Compilation:
     return replace(c, stored=with_layouts(c.stored, c.scheduled.layouts))
 
@@ -235,6 +242,7 @@ PIPELINE: tuple[Pass, ...] = (
     ("directives", _resolve),  # expressions become integers: only those reach the tree
     ("tree", _schedule),  # each directive checked, then applied
     ("storage", _store),  # the last thing that can refuse a schedule: copies, registers
+    ("plan", _plan),  # what the schedule expects of the workspace
     ("flow", _flow),  # copies and new places against the program before them, while it is one
     ("layouts", _lay_out),  # above, arguments are indexed as the program does
     ("vector", _lower),  # loops, copies, lanes; verified at its end

@@ -20,6 +20,7 @@ from tdsl.schedule import (
     check,
     computes,
     dots,
+    expects,
     fresh,
     inlines,
     marks,
@@ -240,7 +241,8 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
         case Layout():
             return arguments.layout(state, d)
         case Expect():
-            return state  # asked when there is assembly to look at
+            expects.check(state.program, d)
+            return state  # asked of the complete plan, and of the assembly
         case Compute():
             return computes.compute(state, d, on)
         case Finish():
