@@ -35,7 +35,7 @@ from tdsl.lower.builder import Code, written
 from tdsl.lower.context import Context
 from tdsl.lower.copies import Copy, write_copy
 from tdsl.lower.memory import stored_type
-from tdsl.lower.rows import Row, blocks
+from tdsl.lower.rows import LINE, Row, blocks
 
 
 def write_row(
@@ -50,9 +50,6 @@ def write_row(
     _Writer(context, row, dict(env), inner).run()
     code.forget_all(written(inner.items))
     code.add(v.If(test, v.Block(tuple(inner.items))))
-
-
-LINE = 64  # bytes of a cache line
 
 
 @dataclass(frozen=True)
@@ -77,44 +74,54 @@ class _Writer:
         end = add(row.length, skip)
         test = conjunction((compare("gt", skip, const(0)), compare("gt", row.length, const(0))))
         assert test is not None
-        head = code.inside()
-        if in_line == 1:
-            self._vector(head, const(0), skip, end, head=True)
-        else:
+        head = replace(self, code=code.inside())
+        if row.block == row.lanes and in_line > 1:
             last = minimum(const(in_line), blocks(end, row.lanes))
-            replace(self, code=head)._loop(skip, _over(skip, row.lanes), last, end, head=True)
-        code.forget_all(written(head.items))
-        code.add(v.If(test, v.Block(tuple(head.items))))
-        first = scale(in_line, minimum(skip, const(1)))
-        whole = scale(in_line, _over(end, row.lanes * in_line))
+            head._loop(skip, _over(skip, row.lanes), last, end, head=True)
+        else:
+            for number in range(row.block // row.lanes):
+                head._vector(const(0), number, skip, end, head=number < in_line)
+        items = tuple(head.code.items)
+        code.forget_all(written(items))
+        code.add(v.If(test, v.Block(items)))
+        unit = in_line if row.block == row.lanes else 1  # blocks that are whole lines together
+        first = scale(unit, minimum(skip, const(1)))
+        whole = scale(unit, _over(end, row.block * unit))
         self._loop(skip, first, whole, None)
-        self._loop(skip, maximum(first, whole), blocks(end, row.lanes), end)
+        self._loop(skip, maximum(first, whole), blocks(end, row.block), end)
 
     def _loop(
         self, skip: Expr, lo: Expr, hi: Expr, end: Expr | None, *, head: bool = False
     ) -> None:
-        """Whole vectors past the caches; with an end, those that it or the row's start cuts."""
+        """Whole blocks past the caches; with an end, those that it or the row's start cuts."""
         row, code = self.row, self.code
         var = code.names.inside().claim(row.var)
-        inner = code.inside(loop=var)
-        block = sub(Var(var), row.lo)
-        self._vector(inner, block, skip, end, head=head)
-        body = tuple(inner.items)
+        inner = replace(self, code=code.inside(loop=var))
+        for number in range(row.block // row.lanes):
+            inner._vector(sub(Var(var), row.lo), number, skip, end, head=head)
+        body = tuple(inner.code.items)
+        parallel, notes = False, tuple[str, ...]()
         if end is None:
             array = self.context.program.statements[row.instance.statement].write.array
             body = tuple(_aligned(item, array) for item in body)
+            parallel, notes = row.parallel, row.notes
         code.forget_all(written(body))
-        code.add(v.For(var, add(lo, row.lo), add(hi, row.lo), v.Block(body)))
+        lo, hi = add(lo, row.lo), add(hi, row.lo)
+        code.add(v.For(var, lo, hi, v.Block(body), 1, parallel, notes))
 
-    def _vector(self, code: Code, block: Expr, skip: Expr, end: Expr | None, *, head: bool) -> None:
-        """head: without the lanes before the row."""
+    def _vector(
+        self, block: Expr, number: int, skip: Expr, end: Expr | None, *, head: bool
+    ) -> None:
+        """One vector of a block; head: without the lanes before the row."""
         row, lane = self.row, Var(v.LANE)
-        before = scale(row.lanes, block)
+        start = row.lanes * number
+        before = add(scale(row.block, block), const(start))
         here = add(before, sub(lane, skip))
         guard = compare("ge", lane, sub(skip, before)) if head else None
-        copy = Copy(lanes=row.lanes, count=None if end is None else sub(end, before))
+        count = None if end is None else sub(end, before)
+        copy = Copy(lanes=row.lanes, count=count, chunk=start)
         env = {**self.env, row.dim.var: here}
-        write_copy(self.context, row.instance, env, copy, guard, code)
+        write_copy(self.context, row.instance, env, copy, guard, self.code)
 
 
 def _over(value: Expr, divisor: int) -> Expr:

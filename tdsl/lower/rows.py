@@ -25,21 +25,28 @@ from tdsl.polyhedral.program import Program
 from tdsl.targets import instructions
 from tdsl.targets.target import Target
 
+LINE = 64  # bytes of a cache line
+FEWEST = 8  # lines of a block that is peeled by itself: two of them may be incomplete
+MOST_VECTORS = 8  # of one block of a row, which are written out three times
+
 
 @dataclass(frozen=True)
 class Row:
     """The elements 0..length of one dimension of a statement, one behind the other in memory.
 
     instance: without the loop over blocks of the dimension; var: what that loop's variable is
-    called, and lo its least value.
+    called, lo its least value, and whether it is parallel.
     """
 
     instance: ir.Instance
     dim: ir.Dim
     length: Expr
     lanes: int
+    block: int
     var: str
     lo: Expr
+    parallel: bool = False
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,11 +63,11 @@ class Rows:
         item: ir.Item = loop.body
         while isinstance(item, ir.Block) and len(item.items) == 1:
             item = item.items[0]
-        if loop.mark != "serial" or loop.step != 1 or loop.hints:
+        if loop.mark not in ("serial", "parallel") or loop.step != 1 or loop.hints:
             return None
         if not isinstance(item, ir.Instance):
             return None
-        if len(item.dims) != 1 or item.dims[0].extent != self._lanes(item, item.dims[0]):
+        if len(item.dims) != 1 or not self._in_lines(item, item.dims[0]):
             return None
         dim, size = item.dims[0], const(item.dims[0].extent)
 
@@ -83,19 +90,33 @@ class Rows:
                 length = minimum(length, whole)
         index = tuple((i, simplify(substitute(e, first))) for i, e in item.index)
         found = replace(item, index=index, always=None)
-        row = Row(found, dim, length, dim.extent, loop.var, loop.lo)
+        lanes, parallel = self._lanes(item, dim), loop.mark == "parallel"
+        row = Row(
+            found, dim, length, lanes, dim.extent, loop.var, loop.lo, parallel, loop.notes
+        )  # fmt: skip
         return row if self._is_row(row, {}) else None
 
     def of_dim(self, instance: ir.Instance, dim: ir.Dim, env: Mapping[str, Expr]) -> Row | None:
         """Several vectors side by side."""
         lanes = self._lanes(instance, dim)
-        if dim.extent < 2 * lanes:
+        elem = stored_type(self.program.arrays[self._array(instance)].type)
+        if dim.extent * elem.bytes < FEWEST * LINE:
             return None
         length: Expr = const(dim.extent)
         if dim.count is not None:
             length = minimum(length, dim.count)
-        row = Row(instance, dim, length, lanes, f"{dim.name}_line", const(0))
+        row = Row(instance, dim, length, lanes, lanes, f"{dim.name}_line", const(0))
         return row if self._is_row(row, env) else None
+
+    def _array(self, instance: ir.Instance) -> str:
+        return self.program.statements[instance.statement].write.array
+
+    def _in_lines(self, instance: ir.Instance, dim: ir.Dim) -> bool:
+        """Whether a block is one vector, or several that are whole lines together."""
+        elem = stored_type(self.program.arrays[self._array(instance)].type)
+        lanes = self._lanes(instance, dim)
+        several = dim.extent * elem.bytes % LINE == 0 and dim.extent % lanes == 0
+        return dim.extent == lanes or (several and dim.extent <= MOST_VECTORS * lanes)
 
     def _lanes(self, instance: ir.Instance, dim: ir.Dim) -> int:
         stmt = self.program.statements[instance.statement]

@@ -40,11 +40,16 @@ ROWS = (
     "  reorder io, jo, ii, ji  unroll ii  vectorize ji",
     "parallel i  vectorize j",
     "peel j first 3 last 2  vectorize y.j",
+    "split j by 64 -> jo, ji  vectorize ji by 16  parallel jo",
+    "split j by 32 -> jo, ji  vectorize ji",
+    "split j by 16 -> jo, ji  vectorize ji  parallel jo",
+    "split j by 256 -> jo, ji  vectorize ji",
     "unroll j by 4",
     "",
 )
 SHAPES = (
     (0, 5), (5, 0), (1, 1), (2, 7), (1, 16), (3, 17), (2, 31), (4, 64), (5, 67), (2, 129), (7, 97),
+    (2, 500),
 )  # fmt: skip
 
 
@@ -138,9 +143,22 @@ def test_the_loop_over_whole_vectors_has_aligned_stores_alone() -> None:
 
 
 def test_a_block_of_several_vectors_is_peeled_too() -> None:
-    text = SCALE.replace("DIRECTIVES", ROWS[2])
+    text = SCALE.replace("DIRECTIVES", "split j by 256 -> jo, ji  reorder jo, i, ji  vectorize ji")
     stores = [i for i in items(function(text, "scale").body) if isinstance(i, v.Store)]
     assert any(s.aligned for s in stores)
+
+
+def test_blocks_of_a_row_on_threads_are_peeled_once() -> None:
+    """Blocks of whole lines begin where lines do: the head and the last block run by themselves."""
+    text = SCALE.replace("DIRECTIVES", "split j by 32 -> jo, ji  vectorize ji  parallel jo")
+    body = function(text, "scale").body
+    (loop,) = [i for i in items(body) if isinstance(i, v.For) and i.parallel]
+    assert [(s.aligned, s.mask) for s in items(loop.body) if isinstance(s, v.Store)] == [
+        (True, None), (True, None),
+    ]  # fmt: skip
+    others = [i for i in items(body) if isinstance(i, v.Store) and not i.stream]
+    assert len(others) == 4
+    assert all(s.mask is not None for s in others)
 
 
 def test_each_thread_has_a_fence() -> None:
