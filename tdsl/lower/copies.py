@@ -66,7 +66,8 @@ def write_copy(
         # Some lane of the block runs, as under a count.
         values = replace(values, tail=values.both(values.tail, values.condition_here(guard)))
         guard = None
-    values = replace(values, read=lambda a, o, m: _kept(context, a, o, m, values))
+    kept = frozenset(context.scopes)
+    values = replace(values, read=lambda a, o, m: _kept(context, a, o, m, values), kept=kept)
     _Write(context, stmt, values, copy, code, (stmt.name, instance.index)).run(guard)
 
 

@@ -249,7 +249,7 @@ class Expander:
         stmt = self.context.program.statements[instance.statement]
         varying = frozenset(i for i, e in instance.index if dim.var in variables(e))
         elem = stored_type(self.context.program.arrays[stmt.write.array].type)
-        values = widest_bytes(stmt, elem.bytes, frozenset())
+        values = widest_bytes(stmt, elem.bytes, varying, lambda e: True)
         cut = chunks(dim.extent, widths(self.context.target, values, dim.width))
         index = dict(instance.index)
 

@@ -14,44 +14,55 @@ from tdsl.targets.target import Target
 def widest_bytes(
     stmt: Stmt,
     elem_bytes: int,
-    varying: frozenset[str],
+    varying: frozenset[str] | None,
     linear: Callable[[k.Expr], bool] = lambda e: False,
 ) -> int:
     """Bytes of the widest value of a statement whose `varying` indices differ between lanes.
 
-    linear: whether an index that divides or chooses is linear in the lane all the same, as
-    j // 64 is in a chunk of lanes that stays in one block.
+    What is the same in all lanes is a scalar until it is spread: `f32(n * m)` is no wider than its
+    result. varying None: all indices may differ, and index arithmetic is not asked. linear: whether
+    an index that divides or chooses is linear in the lane all the same, as j // 64 is in a chunk of
+    lanes that stays in one block.
     """
-    widest = elem_bytes
     if stmt.value is None:
-        return widest
-    for expr in k.walk(stmt.value):
-        match expr:
-            case k.Read(_, subscript, type):
-                widest = max(widest, stored_type(type).bytes)
-                if any(_needs_numbers(i, varying, linear) for i in subscript):
-                    widest = max(widest, 8)
-            case k.Cast(_, arg, type) if arg.type == k.INDEX:
-                if _varies(arg, varying):
-                    widest = max(widest, 8)
-                widest = max(widest, type.bytes)
-            case k.Op(op, args) if op in k.COMPARISONS and args[0].type == k.INDEX:
-                if any(_needs_numbers(a, varying, linear) for a in args):
-                    widest = max(widest, 8)
-            case _ if expr.type not in (k.INDEX, BOOL):
-                widest = max(widest, expr.type.bytes)
-            case _:
-                pass
-    return widest
+        return elem_bytes
+    return max(elem_bytes, _widest(stmt.value, varying, linear))
+
+
+def _widest(expr: k.Expr, varying: frozenset[str] | None, linear: Callable[[k.Expr], bool]) -> int:
+    own = 0 if expr.type in (k.INDEX, BOOL) else stored_type(expr.type).bytes
+    if varying is not None and is_scalar_work(expr) and not _varies(expr, varying):
+        return own
+    known = varying or frozenset()
+    match expr:
+        case k.Read(_, subscript):
+            if any(_needs_numbers(i, known, linear) for i in subscript):
+                own = max(own, 8)
+        case k.Cast(_, arg) if arg.type == k.INDEX:
+            if _varies(arg, known):
+                own = max(own, 8)
+            return own
+        case k.Op(op, args) if op in k.COMPARISONS and args[0].type == k.INDEX:
+            if any(_needs_numbers(a, known, linear) for a in args):
+                own = max(own, 8)
+            return own
+        case _:
+            pass
+    return max([own, *(_widest(c, varying, linear) for c in k.children(expr))])
+
+
+def is_scalar_work(expr: k.Expr) -> bool:
+    """Whether a value that is the same in all lanes is worth a scalar: it is computed, of data."""
+    if expr.type in (k.INDEX, BOOL) or not isinstance(expr, k.Op | k.Cast | k.Select):
+        return False
+    return any(isinstance(e, k.Read | k.Cast) for e in k.walk(expr))
 
 
 def _varies(expr: k.Expr, varying: frozenset[str]) -> bool:
     return any(isinstance(e, k.Var) and e.name in varying for e in k.walk(expr))
 
 
-def _needs_numbers(
-    expr: k.Expr, varying: frozenset[str], linear: Callable[[k.Expr], bool]
-) -> bool:
+def _needs_numbers(expr: k.Expr, varying: frozenset[str], linear: Callable[[k.Expr], bool]) -> bool:
     """Whether an index needs int64 lanes: it depends on data, or not linearly on the lane."""
     doubtful = False
     for part in k.walk(expr):

@@ -162,7 +162,7 @@ def _versions(program: Program, nest: Block, target: Target, rows: Rows) -> Bloc
     def lanes_of(statement: str) -> int:
         stmt = program.statements[statement]
         elem = stored_type(program.arrays[stmt.write.array].type)
-        return max(1, target.vector_bytes // widest_bytes(stmt, elem.bytes, frozenset()))
+        return max(1, target.vector_bytes // widest_bytes(stmt, elem.bytes, None))
 
     def whole(loop: For) -> bool:
         return rows.of_loop(loop) is not None

@@ -28,6 +28,7 @@ from tdsl.ir.index import (
     whole_blocks,
 )
 from tdsl.ir.types import BOOL, I64, ElemType
+from tdsl.lower.lanes import is_scalar_work
 from tdsl.lower.memory import Place, stored_type
 from tdsl.polyhedral.known import conjuncts
 
@@ -51,7 +52,7 @@ class Values:
     loaded without a test.
     loops: those around of few iterations: the variable, where it begins, how many at most.
     first: lane 0 runs, so that a load from memory of our own needs no mask for the others: nothing
-    depends on what they hold.
+    depends on what they hold. kept: the arrays that have elements in registers here.
     """
 
     places: Mapping[str, Place]
@@ -63,6 +64,7 @@ class Values:
     tail: v.Value | None = None
     loops: tuple[tuple[str, k.Expr, int], ...] = ()
     first: bool = False
+    kept: frozenset[str] = frozenset()
 
     # ---------------------------------------------------------------- types
 
@@ -81,6 +83,11 @@ class Values:
         """The value of an expression; loads touch memory only where `mask` holds."""
         if expr.type == k.INDEX:
             return self.number(expr, mask)
+        if self.lanes > 1 and is_scalar_work(expr) and self._same_in_lanes(expr):
+            single = uniform(mask)
+            if mask is None or single is not None:
+                one = replace(self, lanes=1, tail=None).value(expr, single)
+                return v.Splat(one, self.type(expr.type))
         match expr:
             case k.Const(value, type):
                 return v.Const(value, self.type(type))
@@ -226,6 +233,15 @@ class Values:
     def _is_uniform(self, expr: k.Expr) -> bool:
         """Whether an index expression is the same in all lanes, and no data."""
         return not has_data(expr) and v.LANE not in variables(self.here(expr))
+
+    def _same_in_lanes(self, expr: k.Expr) -> bool:
+        """Whether a value depends on no index that differs between the lanes of the block, and on
+        nothing that is in registers."""
+        return not any(
+            (isinstance(e, k.Var) and v.LANE in variables(self.index.get(e.name, e)))
+            or (isinstance(e, k.Read) and e.array in self.kept)
+            for e in k.walk(expr)
+        )
 
     def number(self, expr: k.Expr, mask: v.Value | None) -> v.Value:
         """An index expression as int64 lanes."""
