@@ -13,7 +13,10 @@ from dataclasses import replace
 
 from tdsl.lower.storage import Stored
 from tdsl.polyhedral.box import Layout, box
+from tdsl.polyhedral.place import accesses_to
 from tdsl.polyhedral.program import Program
+from tdsl.polyhedral.rebuild import Miscompiled
+from tdsl.polyhedral.samevalue import says_so
 
 
 def with_layouts(stored: Stored, layouts: Mapping[str, Layout]) -> Stored:
@@ -29,9 +32,14 @@ def _with_layout(program: Program, array: str, layout: Layout) -> Program:
     tuple_name = old.get_tuple_name()
     whole = box(program, array, (), None, name=array, tuple_name=tuple_name, layout=layout)
     made = replace(source, shape=whole.shape, groups=(), layout=(layout.names, layout.storage))
-    return replace(
+    result = replace(
         program,
         statements={n: whole.redirected(s) for n, s in program.statements.items()},
         arrays={**program.arrays, array: made},
         extents={**program.extents, array: whole.elements},
     )
+    for stmt in result.statements.values():
+        for access in accesses_to(stmt, array):
+            if not says_so(result, stmt, access):
+                raise Miscompiled(f"{stmt.name} does not find {array} where it is laid out")
+    return result

@@ -140,3 +140,35 @@ def test_variants_of_one_entry_have_one_interface() -> None:
     )
     with pytest.raises(tdsl.IllegalSchedule, match="lays x out in another way"):
         tdsl.parse(text)["pointwise"].compile(target="c")
+
+
+GATHER = """
+kernel gather(N, V, D) {
+    in    t: f32[V, D]
+    in    at: i32[N] range 0..V
+    inout count: i64[V]
+    out   y: f32[N, D]
+
+    y[n, d] = t[at[n], d]
+    count[at[n]] += 1
+}
+schedule gather for any {
+    layout t[v, d] as [v // 4, d, v % 4]
+    layout count[v] as [v % 4, v // 4]
+    layout y[n, d] as [d // 8, n, d % 8]
+    vectorize y.d by 8
+    parallel y.n
+}
+"""
+
+
+@everywhere
+def test_data_choose_the_element(on: str) -> None:
+    rng = np.random.default_rng(11)
+    table, at = rng.uniform(-1, 1, (7, 13)).astype(np.float32), rng.integers(0, 7, 9)
+    kernel = tdsl.parse(GATHER)["gather"].compile(target=on)
+    count = kernel.laid_out("count", np.arange(7))
+    y = kernel(t=kernel.laid_out("t", table), at=at.astype(np.int32), count=count, V=7, D=13)
+    np.testing.assert_array_equal(kernel.natural("y", y, (9, 13)), table[at])
+    counted = kernel.natural("count", count, (7,))
+    np.testing.assert_array_equal(counted, np.arange(7) + np.bincount(at, minlength=7))

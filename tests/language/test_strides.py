@@ -268,3 +268,39 @@ def test_on_neon() -> None:
     kernel = tdsl.parse(AFFINE, name="t.tdsl")["affine"].compile(target="neon")
     assert kernel(x=x, y=y) is y
     np.testing.assert_array_equal(y, 2 * x + 1)
+
+
+PLAIN = """
+kernel plain(M, N) {
+    in  x: f32[M, N]
+    out y: f32[M, N]
+
+    y[i, j] = 2.0 * x[i, j] + 1.0
+}
+"""
+
+
+def b69_inputs() -> dict[str, Array]:
+    bytes_ = np.zeros(4 * 12 + 1, np.uint8)
+    odd = np.ndarray((3, 4), np.float32, bytes_, 1)
+    odd[...] = values(3, 4)
+    one = values(5, 7)[2:3, ::-1]
+    return {**views(), "misaligned": odd, "behind": values(6, 5)[1:], "size 1, odd stride": one}
+
+
+@pytest.mark.parametrize("name", b69_inputs())
+def test_b69_without_strides_inputs_are_copied(name: str) -> None:
+    x = b69_inputs()[name]
+    np.testing.assert_array_equal(compiled(PLAIN, "plain", "c")(x=x), 2 * x + 1)
+
+
+def test_b69_without_strides_outputs_are_contiguous() -> None:
+    kernel, x = compiled(PLAIN, "plain", "c"), values(4, 6)
+    memory = np.zeros((8, 12), np.float32)
+    repeated = np.ndarray((4, 6), np.float32, memory, 0, (0, 4))
+    for y in (memory[:4, :6][::-1], memory[:4, ::2], memory[:4, :6], repeated):
+        with pytest.raises(ValueError, match="C-contiguous"):
+            kernel(x=x, y=y)
+    with pytest.raises(ValueError, match="read-only"):
+        kernel(x=x, y=np.broadcast_to(np.float32(0), (4, 6)))
+    assert not memory.any()
