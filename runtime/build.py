@@ -23,6 +23,7 @@ from typing import Any
 import cffi
 
 from tdsl.diagnostics import Error, ToolchainError
+from tdsl.runtime.assembly import FLAGS
 from tdsl.runtime.cache import (
     FORMAT,
     Cache,
@@ -74,12 +75,14 @@ def build_shared(request: BuildRequest, out: Path) -> Path:
     return _copy(entry[_shared_name(request)], out)
 
 
-def assembly(request: BuildRequest) -> str:
-    """The assembly text that the compiler makes of a request."""
+def assembly(request: BuildRequest, *, marked: bool = False) -> str:
+    """The assembly text that the compiler makes of a request; marked: with the lines of C and
+    the notes that `tdsl.runtime.assembly` reads."""
     compiler = find_compiler(request)
     name = f"{request.name}.s"
-    command = [*compile_command(request, compiler), "-S", f"{request.name}.c", "-o", name]
-    entry = artifact(request, compiler, "assembly", (name,), lambda _: [[command]])
+    marks = FLAGS if marked else ()
+    command = [*compile_command(request, compiler), *marks, "-S", f"{request.name}.c", "-o", name]
+    entry = artifact(request, compiler, "assembly", (name,), lambda _: [[command]], marks)
     return entry[name].read_text(errors="replace")
 
 

@@ -21,7 +21,7 @@ _SPILL = re.compile(r"%sfp|\b(Spill|Reload)\b")
 _SCALAR = re.compile(r"v?\w*?(?P<kind>s[sd])$")
 _MOVES = re.compile(
     r"v?(mov|lddqu|broadcast|pbroadcast|perm|shuf|pshuf|unpck|punpck|insert|extract|pinsr|pextr"
-    r"|pxor|xorp|maskmov|pmaskmov|align|palign)|k(mov|and|or|xor|not|unpck)"
+    r"|pxor|xorp|cmp|pcmp|ptestm|maskmov|pmaskmov|align|palign)|k(mov|and|or|xor|not|unpck)"
     r"|ld|st|mov|dup|ins$|umov|smov|trn|zip|uzp|ext$"
 )
 _NO_ACCESS = ("lea", "nop", "prefetch", "j", "call")

@@ -21,7 +21,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from tdsl import driver
-from tdsl.built import Built, build, messages, plain_entry
+from tdsl.built import Built, build, messages, plain_entry, unchecked
 from tdsl.checking import check_items, kernel_warnings
 from tdsl.diagnostics import Diagnostic, ParseError, render
 from tdsl.ir.arguments import ArgumentPlan, dimension_text
@@ -236,6 +236,8 @@ class Kernel:
             _warn(message)
         parts = driver.complete(front)
         for message in dict.fromkeys(m for part in parts for m in part.scheduled.warnings):
+            _warn(message)
+        for message in unchecked(parts):
             _warn(message)
         return build(parts, module_name(self.module.name))
 

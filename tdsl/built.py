@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tdsl import driver
+from tdsl import contracts, driver
 from tdsl.diagnostics import Diagnostic, Note, ToolchainError, UnsupportedTarget
 from tdsl.ir.arguments import ArgumentPlan
 from tdsl.ir.kernel import Kernel
@@ -98,6 +98,7 @@ def build(parts: Sequence[driver.Compilation], name: str) -> Built:
     target = first.options.target
     module = driver.emit(name, parts)
     request = driver.build_request(module, target)
+    contracts.check(parts, module, request)
     (entry,) = driver.entries(module, parts)
     plan, text = ArgumentPlan(first.interface), schedule_text(parts)
     reason = runnable(target)
@@ -111,6 +112,11 @@ def build(parts: Sequence[driver.Compilation], name: str) -> Built:
         why = f"{reason}, and {missing.diagnostics[0].message}"
         return GeneratedKernel(entry, request, why, text)
     return EmulatedKernel(entry, plan, build_program(request, [entry]), schedule=text)
+
+
+def unchecked(parts: Sequence[driver.Compilation]) -> tuple[Diagnostic, ...]:
+    """The warning that no compiler can tell whether what a schedule expects of its code holds."""
+    return contracts.unchecked(parts, driver.probe(parts[0].options.target))
 
 
 def schedule_text(parts: Sequence[driver.Compilation]) -> str:

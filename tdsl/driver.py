@@ -369,6 +369,11 @@ def build_request(module: CModule, target: Target) -> BuildRequest:
     )
 
 
+def probe(target: Target) -> BuildRequest:
+    """A request for nothing: which compiler there is for a target."""
+    return build_request(CModule("probe", "", "", "", ()), target)
+
+
 def argument(array: Array, *, by_value: bool = False) -> Argument:
     """An argument as the runtime sees it."""
     written = written_strides(array) or ()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tdsl import driver
+from tdsl import contracts, driver
 from tdsl.commands import console
 from tdsl.commands.options import WrongUse, compiled, described, request, shared, warn
 from tdsl.runtime.emit import KINDS, emit
@@ -41,9 +41,13 @@ def command(
     parts = compiled(asked)
     for part in parts:
         warn(part)
-    module = driver.emit(asked.module, [v for part in parts for v in part], prefix=prefix)
+    variants = [v for part in parts for v in part]
+    module = driver.emit(asked.module, variants, prefix=prefix)
+    build = driver.build_request(module, asked.target)
+    console.show(contracts.unchecked(variants, build))
     with console.progress(f"compiling the C of {asked.name}"):
-        paths = emit(driver.build_request(module, asked.target), destination, wanted)
+        contracts.check(variants, module, build)
+        paths = emit(build, destination, wanted)
     for part in parts:
         click.echo(f"{part[0].kernel.name}: {described(part)}, for {asked.target.name}")
     for path in paths:

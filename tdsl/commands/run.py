@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from tdsl import driver
-from tdsl.built import Built, build, messages
+from tdsl.built import Built, build, messages, unchecked
 from tdsl.checking import kernel_warnings
 from tdsl.commands import console
 from tdsl.commands.arrays import (
@@ -154,7 +154,7 @@ def _built(asked: Request, front: driver.Compilation, sizes: dict[str, int]) -> 
     with console.progress(f"compiling {asked.name}"):
         made = driver.resume(front, options, choice.schedule)
         told = replace(made, warnings=(*choice.warnings, *made.warnings))
-        console.show((*kernel_warnings(made), *messages(told)))
+        console.show((*kernel_warnings(made), *messages(told), *unchecked([made])))
         return build([made], asked.module)
 
 

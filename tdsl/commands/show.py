@@ -12,6 +12,7 @@ from tdsl.commands.options import Request, Variants, WrongUse, compiled, request
 from tdsl.ir.print_loops import print_loops
 from tdsl.ir.print_vector import print_function
 from tdsl.ir.printer import print_kernel
+from tdsl.listing import Listing
 from tdsl.polyhedral.printer import print_program
 from tdsl.runtime.build import assembly
 from tdsl.schedule.apply import apply, begin
@@ -113,5 +114,7 @@ def _file(asked: Request, stage: str) -> None:
         click.echo(module.c_source, nl=False)
         return
     with console.progress(f"compiling the C of {asked.name}"):
-        text = assembly(driver.build_request(module, asked.target))
-    click.echo(text, nl=False)
+        text = assembly(driver.build_request(module, asked.target), marked=True)
+    sign = "//" if driver.probe(asked.target).machine == "aarch64" else "#"
+    for row in Listing.of(module, text).annotated(text, sign):
+        click.echo(row)

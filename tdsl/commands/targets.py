@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from tdsl import driver
-from tdsl.codegen.module import CModule
 from tdsl.diagnostics import Error
 from tdsl.runtime.toolchain import find_compiler, find_emulator, is_host
 from tdsl.targets import TARGETS, Target, cpu_features, machine, native, runnable, target
@@ -51,7 +50,7 @@ def command(as_json: bool) -> None:
 
 
 def _row(of: Target) -> dict[str, Any]:
-    request = driver.build_request(CModule("probe", "", "", "", ()), of)
+    request = driver.probe(of)
     reason, compiler, emulator = runnable(of), None, None
     try:
         compiler = str(find_compiler(request))
