@@ -94,7 +94,7 @@ class _Elaboration:
         drafts = list(_drafts(body))
         self.scope = replace(self.scope, arrays={**self.scope.arrays, **collector.locals})
         self.scope = _with_temps(self.scope, drafts)
-        drafts = limited(drafts)
+        drafts = limited(drafts, self.scope.arrays)
         arrays = Arrays(self.scope, drafts, self.values)
         self.arrays = arrays
         arrays.check_ranks()

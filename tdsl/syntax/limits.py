@@ -12,14 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tdsl.ir.kernel import Array
 from tdsl.syntax import tree
 from tdsl.syntax.drafts import Draft, array_name, names_in
 from tdsl.syntax.expand import children, rebuild
 
 
-def limited(drafts: Sequence[Draft]) -> list[Draft]:
+def limited(drafts: Sequence[Draft], declared: Mapping[str, Array]) -> list[Draft]:
     """The drafts, reductions with the conditions that their temps are defined under."""
-    parts = _partly_defined(drafts)
+    kept = {name for name, a in declared.items() if a.role != "temp"}
+    parts = {n: d for n, d in _partly_defined(drafts).items() if n not in kept}
     return [_limited(d, parts) if d.ranges and parts else d for d in drafts]
 
 

@@ -98,3 +98,17 @@ def test_other_reads_are_of_what_was_written(equation: str) -> None:
     text = TRIANGLE.replace("total[i] = sum[j](s[i, j] * x[j, i])", equation)
     with pytest.raises(BoundsError, match="read before it is written"):
         lowered(text, "rows")
+
+
+@everywhere
+def test_an_inout_has_values_where_nothing_defines_it(on: str) -> None:
+    text = """
+    kernel f(N) {
+        in    x: f32[N]
+        inout y: f32[N]
+        out   total: f32
+        y[i]  = x[i]   where i < 3
+        total = sum[i](y[i])
+    }"""
+    y = np.arange(10, 16, dtype=np.float32)
+    assert compiled(text, "f", on)(x=np.zeros(6, np.float32), y=y) == 13 + 14 + 15
