@@ -56,7 +56,7 @@ def write_copy(
             index[i] = simplify(context.known.shorter(expr, context.facts))
     values = Values(
         context.places, index, copy.lanes, context.numerics, lambda *_: None,
-        _decide(context, copy), loops=context.loops,
+        decide(context, copy), loops=context.loops,
     )  # fmt: skip
     if copy.count is not None:
         bits = context.program.arrays[stmt.write.array].type.bits
@@ -71,7 +71,7 @@ def write_copy(
     _Write(context, stmt, values, copy, code, (stmt.name, instance.index)).run(guard)
 
 
-def _decide(context: Context, copy: Copy) -> Callable[[Expr], bool | None]:
+def decide(context: Context, copy: Copy) -> Callable[[Expr], bool | None]:
     """Whether a condition holds in all lanes of a copy that run, or in none."""
     facts = context.facts
     if copy.lanes > 1:

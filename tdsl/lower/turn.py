@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from tdsl.diagnostics import IllegalSchedule
 from tdsl.ir import loops as ir
 from tdsl.ir import vector as v
-from tdsl.ir.index import add, const, linear_in, minimum, simplify, substitute
+from tdsl.ir.index import add, const, linear_in, minimum, simplify, substitute, whole_blocks
 from tdsl.ir.kernel import Expr, Var
 from tdsl.lower.builder import Code, written
 from tdsl.lower.context import Context
-from tdsl.lower.copies import Copy, memory_value
+from tdsl.lower.copies import Copy, decide, memory_value
 from tdsl.lower.lanes import widest_bytes
 from tdsl.lower.memory import stored_type
 from tdsl.lower.registers import CannotKeep
@@ -77,7 +77,10 @@ class _Turned:
         """The dimension along which what is written lies in memory."""
         index = {i: simplify(substitute(e, self.env)) for i, e in self.instance.index}
         place = self.context.places[self.stmt.write.array]
-        offset = place.offset([simplify(substitute(e, index)) for e in self.stmt.write.subscript])
+        subscript = [simplify(substitute(e, index)) for e in self.stmt.write.subscript]
+        for dim in self.dims:
+            subscript = [whole_blocks(e, dim.var, dim.extent) for e in subscript]
+        offset = place.offset(subscript)
         for dim in self.dims:
             parts = linear_in(offset, dim.var)
             if parts is not None and parts[1] == const(1):
@@ -124,7 +127,10 @@ class _Turned:
         env = {**self.env, self.down.var: top, self.across.var: left}
         index = {i: simplify(substitute(e, env)) for i, e in self.instance.index}
         context = self.context
-        return Values(context.places, index, lanes, context.numerics, lambda *_: None)
+        return Values(
+            context.places, index, lanes, context.numerics, lambda *_: None,
+            decide(context, Copy(lanes=lanes)), loops=context.loops,
+        )  # fmt: skip
 
     def _square(self, top: int, left: int, side: int) -> None:
         stmt, code, lane = self.stmt, self.code, Var(v.LANE)

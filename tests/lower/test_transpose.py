@@ -105,6 +105,75 @@ def test_more_than_a_copy(target: str) -> None:
         np.testing.assert_array_equal(relu(x=x, z=z), want)
 
 
+STRIDED = """
+kernel turn(M, N, lda) {
+    assume lda >= N
+    in  x: f32[M, N] strides [lda, 1]
+    out y: f32[N, M]
+    y[j, i] = x[i, j]
+}
+schedule turn for any {
+    tile j, i by 8, 8 -> jo, io, ji, ii
+    transpose ji, ii
+    stream y
+    prefetch x at y.io ahead 1
+}
+"""
+LAID_OUT = """
+kernel turn(M, N) {
+    in  x: f32[M, N]
+    out y: f32[N, M]
+    assume M % 8 == 0
+    y[j, i] = x[i, j]
+}
+schedule turn for any {
+    layout y[j, i] as [i // 8, j, i % 8]
+    tile y.i, y.j by 8, 8 -> io, jo, ii, ji
+    transpose ii, ji
+}
+"""
+PREPARED = """
+kernel product(M, N, K) {
+    in    A: f32[M, K]
+    const B: f32[N, K]
+    out   C: f32[M, N]
+    C[i, j] = sum[k](A[i, k] * B[j, k])
+}
+schedule product for any {
+    tile i, j by 4, 16 -> io, jo, ii, ji
+    reorder io, jo, k, ii, ji
+    unroll ii
+    vectorize ji
+    pack B at prepare as Bp[jo, k, ji]
+    on Bp { tile ji, k by 8, 8 -> jt, kt, j8, k8  transpose j8, k8 }
+    prefetch Bp at C.k ahead 8
+    stream C
+}
+"""
+
+
+@pytest.mark.parametrize("target", EVERYWHERE)
+def test_rows_apart_and_stored_in_blocks(target: str) -> None:
+    strided = compiled(STRIDED, "turn", target)
+    laid_out = compiled(LAID_OUT, "turn", target)
+    for m, n in ((8, 8), (16, 20), (24, 9)):
+        wide = np.arange(m * (n + 5), dtype=np.float32).reshape(m, n + 5)
+        np.testing.assert_array_equal(strided(x=wide[:, :n]), wide[:, :n].T)
+        x = np.ascontiguousarray(wide[:, :n])
+        blocks = x.T.reshape(n, m // 8, 8).transpose(1, 0, 2)
+        np.testing.assert_array_equal(laid_out(x=x), blocks)
+
+
+@pytest.mark.parametrize("target", X86)
+def test_a_pack_that_is_prepared(target: str) -> None:
+    product = compiled(PREPARED, "product", target)
+    assert "tdsl_transpose_f32x8(" in product.c_source
+    rng = np.random.default_rng(4)
+    for m, n, k in ((1, 1, 1), (4, 16, 8), (9, 37, 19)):
+        a, b = (rng.integers(-5, 5, (rows, k)).astype(np.float32) for rows in (m, n))
+        np.testing.assert_array_equal(product(A=a, B=b), a @ b.T)
+
+
 PACKED = """
 kernel turn(M, N) {
     in  x: f32[M, N]
