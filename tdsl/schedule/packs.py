@@ -13,6 +13,7 @@ from tdsl.polyhedral.pack import pack as with_copy
 from tdsl.polyhedral.packed_reads import CannotPack, Dim
 from tdsl.polyhedral.prepared import const_sizes, why_not_prepared
 from tdsl.polyhedral.program import Program
+from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import loops_of, statements
 from tdsl.schedule.directives import LoopRef, Pack
 from tdsl.schedule.hints import closest, listing, refusal
@@ -42,6 +43,9 @@ def pack(state: State, d: Pack, on: Sequence[str]) -> State:
             help=closest(d.memory, MEMORIES, "memories"),
         )
     dims, names = _expressions(d, array) if d.array.dims else _loops(state, d, at, readers)
+    if at is not None:
+        outside = [x.name for x in path_to(state.tree, at.statement, at.name)]
+        names = tuple(_new(name, outside) for name in names)
     prepared = d.at == "prepare"
     request = Request(
         array.name,
@@ -116,10 +120,7 @@ def _name(program: Program, d: Pack) -> str:
         if d.name in taken:
             raise refusal(d.span, f"there is already something called {d.name}")
         return d.name
-    name = f"{d.array.array}_pack"
-    while name in taken:
-        name += "_"
-    return name
+    return _new(f"{d.array.array}_pack", tuple(taken))
 
 
 def _type(d: Pack, array: Array) -> ElemType:
@@ -256,6 +257,10 @@ def _loop_name(e: surface.Expr, position: int, taken: Sequence[str]) -> str:
             name = f"{id}i"
         case _:
             name = f"q{position}"
+    return _new(name, taken)
+
+
+def _new(name: str, taken: Sequence[str]) -> str:
     while name in taken:
         name += "_"
     return name
