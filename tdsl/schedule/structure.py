@@ -93,6 +93,10 @@ def _split(
     note: str,
 ) -> State:
     at = refreshed(state, [found])[0]
+    if at.loop.mark == "vector" and state.program.statements[at.statement].copies is not None:
+        # A recipe made lanes of a loop of its copy, and who uses it says how it runs instead.
+        state = replace(state, tree=edit.mark(state.tree, at.statement, at.name, "serial"))
+        at = refreshed(state, [at])[0]
     serial(at, span, "split")
     movable(state, at, span, "split")
     fresh(state, [outer, inner], at.loop, [at.name], span)
