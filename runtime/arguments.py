@@ -34,6 +34,7 @@ from tdsl.runtime.interface import SIZE_LIMIT, Argument, Entry, SizePlan
 from tdsl.runtime.status import status_error
 
 Array = np.ndarray[Any, Any]
+REMEMBERED = 256  # calls of other shapes or strides, and then they are forgotten
 ALIGNMENT = 64  # of what is allocated here: a cache line, and the widest register
 
 _ffi = cffi.FFI()  # tells an array's address in a quarter of the time that NumPy takes
@@ -52,6 +53,15 @@ class Bound:
     given: tuple[Any, ...]
     sizes: tuple[int, ...]
     free: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the shapes and strides of a call say: all sizes, and for the outputs that it makes their
+    shapes, and strides where they are declared."""
+
+    sizes: Mapping[str, int]
+    made: Mapping[str, tuple[tuple[int, ...], tuple[int | None, ...] | None]]
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -97,6 +107,7 @@ class Checker:
         self._arguments = {a.name: a for a in entry.arguments}
         self._bound_sizes = dict(entry.bound)
         self.size_names = (*entry.sizes, *self._bound_sizes)
+        self._seen: dict[Any, Found] = {}
         self.give = _giver(entry)
 
     def refused(self, bound: Bound, status: int) -> Exception:
@@ -177,16 +188,20 @@ class Checker:
         given = {n: v for n, v in named.items() if n in self._arguments and v is not None}
         self._require(given)
         arrays = {n: self._value(self._arguments[n], v) for n, v in given.items()}
-        found = self._sizes(arrays, sizes)
-        for name, argument in self._arguments.items():
-            shape = tuple(self.plan.shape(name, found))
-            if name not in arrays:
-                steps = self.plan.strides(name, found) if argument.strided else None
-                arrays[name] = given[name] = self._allocate(argument, shape, steps)
-            elif arrays[name].shape != shape:
-                raise self._wrong(name, f"shape {shape}", f"{arrays[name].shape}")
-            if argument.strided:
-                self._steps(argument, arrays[name], found)
+        key = (
+            tuple((n, a.shape, a.strides) for n, a in arrays.items()),
+            tuple(sizes.items()),
+        )
+        known = self._seen.get(key)
+        if known is None:
+            known = self._found(arrays, sizes)
+            if len(self._seen) >= REMEMBERED:
+                self._seen.clear()
+            self._seen[key] = known
+        found = known.sizes
+        for name, (shape, steps) in known.made.items():
+            made = self._allocate(self._arguments[name], shape, steps)
+            arrays[name] = given[name] = made
         self._apart(arrays)
         return Bound(
             tuple(passed(a, arrays[n]) for n, a in self._arguments.items()),
@@ -194,6 +209,21 @@ class Checker:
             tuple(found[n] for n in self.entry.sizes),
             tuple(_free(a, arrays[n]) for n, a in self._arguments.items()),
         )
+
+    def _found(self, arrays: Mapping[str, Array], given: Mapping[str, int]) -> Found:
+        """What shapes and strides say of a call, checked."""
+        sizes = self._sizes(arrays, given)
+        made = {}
+        for name, argument in self._arguments.items():
+            shape = tuple(self.plan.shape(name, sizes))
+            if name not in arrays:
+                made[name] = shape, self.plan.strides(name, sizes) if argument.strided else None
+                continue
+            if arrays[name].shape != shape:
+                raise self._wrong(name, f"shape {shape}", f"{arrays[name].shape}")
+            if argument.strided:
+                self._steps(argument, arrays[name], sizes)
+        return Found(sizes, made)
 
     def sizes(self, positional: Sequence[int], keywords: Mapping[str, int]) -> tuple[int, ...]:
         """Sizes in C order from numbers alone, for what depends on nothing else."""
@@ -280,15 +310,16 @@ class Checker:
 
     def _array(self, argument: Argument, value: Any) -> Array:
         name, dtype = argument.name, argument.dtype
-        expected = _expected(argument)
         if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
             advice = "" if argument.is_written else f"; np.asarray(..., dtype=np.{dtype}) makes one"
-            raise self._wrong(name, expected, _described(value) + advice, TypeError)
+            got = _described(value) + advice
+            raise self._wrong(name, _expected(argument), got, TypeError)
         array = value
         if argument.elem == "bf16" and array.dtype.name == "bfloat16":
             array = array.view(dtype)
         if array.dtype != dtype:
-            raise self._wrong(name, expected, f"{array.dtype}{_order(array)}", TypeError)
+            got = f"{array.dtype}{_order(array)}"
+            raise self._wrong(name, _expected(argument), got, TypeError)
         if array.ndim != argument.rank:
             order = f", stored {argument.layout}" if argument.layout else ""
             raise self._wrong(
