@@ -159,10 +159,7 @@ class Values:
                     self._logic("and", [self._logic("not", [self.with_bits(mask, bits)]), other]),
                 ],
             )
-        same = self.with_bits(mask, then.type.elem.bits)
-        if isinstance(then, v.Load | v.Gather) and then.mask == same and _is_zero(other):
-            return then  # lanes that are not loaded are 0
-        return v.Choose(same, then, other, then.type)
+        return v.Choose(self.with_bits(mask, then.type.elem.bits), then, other, then.type)
 
     def with_bits(self, mask: v.Value, bits: int) -> v.Value:
         """The mask for lanes of another width."""

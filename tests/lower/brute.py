@@ -264,7 +264,9 @@ class Vector:
                 self.block(next((b for n, b in cases if n == at), default), dict(env))
             case v.Block():
                 self.block(item, dict(env))
-            case v.Comment():
+            case v.Misaligned(name):
+                env[name] = 1  # any address will do
+            case v.Comment() | v.Prefetch() | v.Fence():
                 pass
 
     def condition(self, condition: k.Expr | v.Value, env: Mapping[str, int]) -> bool:
@@ -316,6 +318,8 @@ class Vector:
                 for each in rest:
                     total = _lifted(_OPS[op], (total, each))
                 return [total]
+            case v.Column(rows, lane):
+                return [self.value(row, env)[lane] for row in rows]
             case v.Repeat(arg):
                 return self.value(arg, env) * (lanes // arg.type.lanes)
             case v.Join(low, high):

@@ -195,8 +195,8 @@ def test_terms_of_sums_in_memory_are_not_streamed() -> None:
 )
 def test_refused(text: str, words: str) -> None:
     with pytest.raises(Error, match=words):
-        compiled(text.replace("DIRECTIVES", ""), text.split("kernel ")[1].split("(")[0].split("<")[0],
-                 "c")  # fmt: skip
+        kernel = "scale" if "kernel scale" in text else "matmul"
+        compiled(text.replace("DIRECTIVES", ""), kernel, "c")
 
 
 def test_what_is_read_again_is_refused() -> None:
