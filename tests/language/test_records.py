@@ -10,6 +10,8 @@ import pytest
 
 import tdsl
 from tdsl.runtime.toolchain import find_compiler
+from tdsl.syntax.formatter import print_file
+from tdsl.syntax.parser import parse
 from tests.language.run import compiled, everywhere, interpreted, lowered
 
 BLOCKS = """
@@ -145,3 +147,11 @@ def test_constant_arguments_are_prepared_where_they_lie(on: str) -> None:
     kernel = tdsl.parse(PREPARED)["dense"].compile(target=on)
     np.testing.assert_array_equal(kernel(x=x, w=w, r=r), want)
     np.testing.assert_array_equal(kernel.prepare(w=w, r=r)(x=x), want)
+
+
+def test_fields_on_the_left_are_printed_as_written() -> None:
+    file = parse(PARTS, "t.tdsl")
+    text = print_file(file)
+    assert "    y[i].f += sum[j](x[i, j].f) + one.f\n" in text
+    assert "    y[i].b[k] = y[i].b[k] + one.b[k]\n" in text
+    assert parse(text, "t.tdsl") == file
