@@ -54,7 +54,9 @@ def random_index(rng: random.Random, depth: int) -> Expr:
 def test_values_stay(seed: int) -> None:
     rng = random.Random(seed)
     expr = simplify(random_index(rng, 4))
-    lo = simplify(add(mul(const(rng.choice([1, 2, 4, 8, 16])), OUTER), const(rng.choice([0, 0, 4]))))
+    lo = simplify(
+        add(mul(const(rng.choice([1, 2, 4, 8, 16])), OUTER), const(rng.choice([0, 0, 4])))
+    )
     count = rng.choice([1, 2, 3, 4, 8])
     there = in_block(expr, "i", lo, count)
     assert variables(there) <= variables(expr) | {"j"}
