@@ -9,8 +9,9 @@ place may be more than an element of an array: what is private to an iteration h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import islpy as isl
 
@@ -101,11 +102,38 @@ class Seen:
     nothing: Mapping[str, isl.Set]
 
 
+class Inconsistent(Exception):
+    """What isl says about the last writes contradicts itself."""
+
+
 def last_writes(reads: Iterable[Event], writes: Iterable[Event]) -> Seen:
-    """For every read the last write of its place before it."""
+    """For every read the last write of its place before it.
+
+    isl's answer is checked, since it has been seen to be wrong where places are numbers modulo
+    another: what it calls last is a write of the place before the read, no write of it comes in
+    between, and what it says sees none has none. Else it is asked in another way, and checked.
+    Raises Inconsistent.
+    """
     sinks, sources = list(reads), list(writes)
     if not sources:
         return Seen({s.key: {} for s in sinks}, {s.key: s.place.domain() for s in sinks})
+    found, nothing = _flow(sinks, sources)
+    for sink in sinks:
+        earlier = {w.key: _earlier(sink, w) for w in sources}
+        if not _is_last(sink, sources, earlier, found[sink.key], nothing[sink.key]):
+            found[sink.key] = _latest(sources, earlier)
+            unseen = sink.place.domain()
+            for pairs in earlier.values():
+                unseen = unseen.subtract(pairs.domain())
+            nothing[sink.key] = unseen.coalesce()
+            if not _is_last(sink, sources, earlier, found[sink.key], nothing[sink.key]):
+                raise Inconsistent("isl does not tell the last writes")
+    return Seen(found, nothing)
+
+
+def _flow(
+    sinks: Sequence[Event], sources: Sequence[Event]
+) -> tuple[dict[str, dict[str, isl.Map]], dict[str, isl.Set]]:
     sink = _union(s.place for s in sinks)
     source = _union(s.place for s in sources)
     times = _union([*(s.time for s in sinks), *(s.time for s in sources)])
@@ -117,7 +145,49 @@ def last_writes(reads: Iterable[Event], writes: Iterable[Event]) -> Seen:
     nothing = {s.key: isl.Set.empty(s.place.domain().get_space()) for s in sinks}
     for unseen in _maps(flow.get_may_no_source()):
         nothing[unseen.get_tuple_name(IN)] = unseen.domain().coalesce()
-    return Seen(found, nothing)
+    return found, nothing
+
+
+def _earlier(read: Event, write: Event) -> isl.Map:
+    """The pairs of a read and a write of its place before it."""
+    pairs = read.place.apply_range(write.place.reverse())
+    return pairs.intersect(write.time.lex_lt_map(read.time).reverse())
+
+
+def _is_last(
+    read: Event,
+    writes: Sequence[Event],
+    earlier: Mapping[str, isl.Map],
+    found: Mapping[str, isl.Map],
+    nothing: isl.Set,
+) -> bool:
+    left = read.place.domain().subtract(nothing)
+    for write in writes:
+        if not earlier[write.key].domain().is_disjoint(nothing):
+            return False
+        last = found.get(write.key)
+        if last is None:
+            continue
+        left = left.subtract(last.domain())
+        if not last.is_subset(earlier[write.key]):
+            return False
+        for other in writes:
+            later = last.apply_range(write.time.lex_lt_map(other.time))
+            if not later.is_disjoint(earlier[other.key]):
+                return False
+    return bool(left.is_empty())
+
+
+def _latest(writes: Sequence[Event], earlier: Mapping[str, isl.Map]) -> dict[str, isl.Map]:
+    """The same by the greatest of the times."""
+    times = [earlier[w.key].apply_range(w.time) for w in writes]
+    greatest = reduce(isl.Map.union, times).lexmax()
+    result = {}
+    for write in writes:
+        pairs = earlier[write.key].intersect(greatest.apply_range(write.time.reverse()))
+        if not pairs.is_empty():
+            result[write.key] = pairs.coalesce()
+    return result
 
 
 def _union(maps: Iterable[isl.Map]) -> isl.UnionMap:

@@ -31,7 +31,7 @@ from tdsl.polyhedral.flowparts import Elsewhere, Side, accesses, groups, in_orde
 from tdsl.polyhedral.flowreads import Reader
 from tdsl.polyhedral.flowterms import Terms
 from tdsl.polyhedral.flowtext import FlowChanged, changed
-from tdsl.polyhedral.lastwrites import Clock
+from tdsl.polyhedral.lastwrites import Clock, Inconsistent
 from tdsl.polyhedral.legality import check_once
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.samevalue import OtherValue
@@ -79,7 +79,7 @@ def check(
                 continue
             group = Group(old, before, new, after, arrays, found, reader.reads(arrays))
             _through(group, Terms(group, reassociate, strict_fp))
-    except (OtherValue, Elsewhere) as error:
+    except (OtherValue, Elsewhere, Inconsistent) as error:
         raise FlowChanged(str(error)) from None
 
 
