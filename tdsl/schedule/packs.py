@@ -8,8 +8,8 @@ from dataclasses import replace
 from tdsl.ir.index import add, const, scale, simplify, sub
 from tdsl.ir.kernel import INDEX, Array, Expr, Op, Var
 from tdsl.ir.types import TYPES, ElemType
-from tdsl.polyhedral.pack import Request
 from tdsl.polyhedral.pack import pack as with_copy
+from tdsl.polyhedral.packed import Request
 from tdsl.polyhedral.packed_reads import CannotPack, Dim
 from tdsl.polyhedral.prepared import const_sizes, why_not_prepared
 from tdsl.polyhedral.program import Program
