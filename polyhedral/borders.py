@@ -44,6 +44,8 @@ from tdsl.polyhedral.known import Facts, Known, conjuncts, is_comparison, operan
 from tdsl.polyhedral.program import Program
 
 MOST_VERSIONS = 32  # of one statement
+MOST_BORDERS = 4  # versions of one border: with more there is one border for all loops
+MOST_COPIES = 3000  # of one statement, in all versions together
 MOST_TRIED = 8  # numbers that a count may be
 SET = isl.dim_type.set
 
@@ -51,7 +53,8 @@ SET = isl.dim_type.set
 def split_borders(program: Program, block: Block, whole: Callable[[For], bool]) -> Block:
     """The loops with their borders apart. `whole`: loops that are not to be taken apart."""
     splitter = _Splitter(program, Known(program), whole)
-    return splitter.block(block, (), (), MOST_VERSIONS)
+    copies = max((_copies(i) for i in _instances(block)), default=1)
+    return splitter.block(block, _Place(), min(MOST_VERSIONS, MOST_COPIES // copies))
 
 
 @dataclass(frozen=True)
@@ -63,86 +66,129 @@ class _Test:
 
 
 @dataclass(frozen=True)
+class _Place:
+    """outer: the variables of the loops around; facts: about them; pending: where all of those
+    loops that have tests are in their middle, if no version is chosen there."""
+
+    outer: tuple[str, ...] = ()
+    facts: Facts = ()
+    pending: Facts = ()
+
+    def knowing(self, *facts: Expr) -> _Place:
+        return replace(self, facts=(*self.facts, *facts))
+
+    def inside(self, loop: For) -> _Place:
+        found = self.knowing(*range_facts(loop.var, loop.lo, loop.hi))
+        return replace(found, outer=(*self.outer, loop.var))
+
+
+@dataclass(frozen=True)
 class _Splitter:
     program: Program
     known: Known
     whole: Callable[[For], bool]
 
-    def block(self, block: Block, outer: tuple[str, ...], facts: Facts, budget: int) -> Block:
-        """`outer`: the variables of the loops around, and `facts` about them; `budget`: how many
-        versions of a statement there may be."""
-        return Block(tuple(self._item(i, outer, facts, budget) for i in block.items))
+    def block(self, block: Block, place: _Place, budget: int) -> Block:
+        """`budget`: how many versions of a statement there may be."""
+        return Block(tuple(self._item(i, place, budget) for i in block.items))
 
-    def _item(self, item: Item, outer: tuple[str, ...], facts: Facts, budget: int) -> Item:
+    def _item(self, item: Item, place: _Place, budget: int) -> Item:
         match item:
             case For():
-                return self._loop(item, outer, facts, budget)
+                return self._loop(item, place, budget)
             case If(condition, then, other):
-                inside = self.block(then, outer, (*facts, condition), budget)
-                rest = None if other is None else self.block(other, outer, facts, budget)
+                inside = self.block(then, place.knowing(condition), budget)
+                rest = None if other is None else self.block(other, place, budget)
                 return If(condition, inside, rest)
             case Scope():
-                return replace(item, body=self.block(item.body, outer, facts, budget))
+                return replace(item, body=self.block(item.body, place, budget))
             case Block():
-                return self.block(item, outer, facts, budget)
+                return self.block(item, place, budget)
             case Switch() | Instance():
                 return item
 
     # ---------------------------------------------------------------- one loop
 
-    def _loop(self, loop: For, outer: tuple[str, ...], facts: Facts, budget: int) -> Item:
-        inside = (*facts, *range_facts(loop.var, loop.lo, loop.hi))
-        names = (*outer, loop.var)
+    def _loop(self, loop: For, place: _Place, budget: int) -> Item:
+        here = place.inside(loop)
+        lows, highs, middle = self._middle(loop, here)
+        border = self._cost(loop.body)
+        if not middle or border + 1 > budget:
+            return replace(loop, body=self.block(loop.body, here, budget))
+        if border > MOST_BORDERS:
+            return self._jointly(loop, here, middle, budget)
+        if loop.mark == "serial" and loop.step == 1:
+            parts = self._parts(loop, lows, highs, place.facts)
+            if border * (len(parts) - 1) + 1 <= budget:
+                return self._apart(loop, parts, place, budget)
+        known = here.knowing(*middle)
+        first = self.block(self._decided(loop.body, known.facts), known, budget - border)
+        if len(middle) == 1:
+            here = here.knowing(simplify(Op("not", middle, BOOL)))
+        rest = self._decided(loop.body, here.facts)
+        rest = self.block(rest, here, budget - self._cost(first))
+        return replace(loop, body=Block((If(_all(middle), first, rest),)))
+
+    def _middle(self, loop: For, here: _Place) -> tuple[list[Expr], list[Expr], Facts]:
+        """Where the middle of a loop begins and ends, each the most of several; the conditions
+        that it is there, () where there are no tests or no middle."""
         lows: list[Expr] = []
         highs: list[Expr] = []
-        if loop.mark != "unroll" and not self.whole(loop):
-            for test in dict.fromkeys(self._tests(loop.body, loop.var, inside)):
-                bound = self._bound(test, names, inside)
-                if bound is not None:
-                    (lows if bound[0] else highs).append(bound[1])
-        here = Var(loop.var)
-        middle = tuple(
-            c
-            for c in (
-                *(compare("ge", here, e) for e in dict.fromkeys(lows)),
-                *(compare("lt", here, e) for e in dict.fromkeys(highs)),
-            )
-            if self.known.decide(c, inside) is not True
-        )
-        if not middle or self.known.decide(_all(middle), inside) is False:
-            return replace(loop, body=self.block(loop.body, names, inside, budget))
-        if loop.mark == "serial" and loop.step == 1:
-            parts = self._parts(loop, lows, highs, facts)
-            if self._cost(loop.body) * (len(parts) - 1) + 1 <= budget:
-                return self._apart(loop, parts, outer, facts, budget)
-        border = self._cost(loop.body)
-        if border + 1 > budget:
-            return replace(loop, body=self.block(loop.body, names, inside, budget))
-        known = (*inside, *middle)
-        first = self.block(self._decided(loop.body, known), names, known, budget - border)
-        if len(middle) == 1:
-            inside = (*inside, simplify(Op("not", middle, BOOL)))
-        rest = self._decided(loop.body, inside)
-        rest = self.block(rest, names, inside, budget - self._cost(first))
-        chosen = If(_all(middle), first, rest)
-        return replace(loop, body=Block((chosen,)))
+        if loop.mark == "unroll" or self.whole(loop):
+            return lows, highs, ()
+        for test in dict.fromkeys(self._tests(loop.body, loop.var, here.facts)):
+            bound = self._bound(test, here.outer, here.facts)
+            if bound is not None:
+                (lows if bound[0] else highs).append(bound[1])
+        var = Var(loop.var)
+        ends = [compare("ge", var, e) for e in dict.fromkeys(lows)]
+        ends += [compare("lt", var, e) for e in dict.fromkeys(highs)]
+        middle = tuple(c for c in ends if self.known.decide(c, here.facts) is not True)
+        if not middle or self.known.decide(_all(middle), here.facts) is False:
+            return lows, highs, ()
+        return lows, highs, middle
+
+    def _jointly(self, loop: For, here: _Place, middle: Facts, budget: int) -> Item:
+        """One version without tests for the middle of all loops, one with them for the rest: the
+        choice stands in the innermost loop that has a middle."""
+        asked = (*here.pending, *middle)
+        if self._goes_on(loop.body, here.knowing(*middle)):
+            inside = replace(here, pending=asked)
+            return replace(loop, body=self.block(loop.body, inside, budget))
+        first = self._decided(loop.body, (*here.facts, *asked))
+        return replace(loop, body=Block((If(_all(asked), first, loop.body),)))
+
+    def _goes_on(self, item: Item, place: _Place) -> bool:
+        """Whether some loop inside has a middle too."""
+        match item:
+            case For():
+                here = place.inside(item)
+                return bool(self._middle(item, here)[2]) or self._goes_on(item.body, here)
+            case If(condition, then, other):
+                return self._goes_on(then, place.knowing(condition)) or (
+                    other is not None and self._goes_on(other, place)
+                )
+            case Scope(body=body):
+                return self._goes_on(body, place)
+            case Block(items):
+                return any(self._goes_on(i, place) for i in items)
+            case Switch() | Instance():
+                return False
 
     def _apart(
         self,
         loop: For,
         parts: list[tuple[For, bool]],
-        outer: tuple[str, ...],
-        facts: Facts,
+        place: _Place,
         budget: int,
     ) -> Item:
         """The middle part gets what the others need not of the budget, then these what it left."""
-        names = (*outer, loop.var)
-        known = [(*facts, *range_facts(p.var, p.lo, p.hi)) for p, _ in parts]
-        bodies = [self._decided(p.body, k) for (p, _), k in zip(parts, known, strict=True)]
+        known = [place.inside(p) for p, _ in parts]
+        bodies = [self._decided(p.body, k.facts) for (p, _), k in zip(parts, known, strict=True)]
         costs = [self._cost(b) for b in bodies]
         for n in sorted(range(len(parts)), key=lambda n: not parts[n][1]):
             left = budget - sum(costs) + costs[n]
-            bodies[n] = self.block(bodies[n], names, known[n], left)
+            bodies[n] = self.block(bodies[n], known[n], left)
             costs[n] = self._cost(bodies[n])
         return Block(tuple(
             replace(p, body=b, notes=loop.notes if n == 0 else ())
@@ -396,6 +442,10 @@ def _instances(item: Item) -> Iterator[Instance]:
         case Block(items):
             for below in items:
                 yield from _instances(below)
+
+
+def _copies(instance: Instance) -> int:
+    return prod(max(1, d.extent) for d in instance.dims if d.mark == "unroll")
 
 
 def _versions(instance: Instance) -> int:

@@ -6,12 +6,24 @@ after:  split j by 64 -> jo, ji
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tdsl.diagnostics import Error, Span
 from tdsl.ir.kernel import Kernel
-from tdsl.schedule.directives import Directive, Let, On, Reassociate, Require
+from tdsl.schedule.directives import (
+    Compute,
+    Directive,
+    Finish,
+    Inline,
+    Let,
+    On,
+    Pack,
+    Reassociate,
+    Require,
+    Stage,
+    Store,
+)
 from tdsl.schedule.evaluate import EMPTY, Evaluator, Scope, is_knob
 from tdsl.schedule.expand import Item, expand, rewrite
 from tdsl.schedule.hints import refusal, with_via
@@ -30,6 +42,8 @@ PLACES = {
     "fold": "the length of a ring",
 }
 """Fields that hold one integer. The other expressions of directives speak of loops and indices."""
+
+PLACING = (Compute, Finish, Pack, Stage, Store)
 
 
 @dataclass(frozen=True)
@@ -92,7 +106,16 @@ def resolve(
                 via=item.via,
             )
         steps.append(Step(_directive(item, evaluator), item.on, item.via))
-    return Resolved(tuple(steps), chosen, offered)
+    return Resolved(_inlined_early(steps), chosen, offered)
+
+
+def _inlined_early(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """An `inline` that was written behind a placement comes before the first one: what is placed
+    is what is left when definitions are substituted."""
+    first = next((n for n, s in enumerate(steps) if isinstance(s.directive, PLACING)), len(steps))
+    late = [s for s in steps[first:] if isinstance(s.directive, Inline)]
+    rest = [s for s in steps[first:] if not isinstance(s.directive, Inline)]
+    return (*steps[:first], *late, *rest)
 
 
 def offered(

@@ -166,6 +166,13 @@ def test_an_index_that_is_data() -> None:
     np.testing.assert_array_equal(y, (table * table)[[0, 0, 2, 4]])
 
 
+def test_behind_a_placement_it_comes_before_it() -> None:
+    late = CHAIN.replace("inline DIRECTIVE", "stage x at s.i  inline a  inline b")
+    early = CHAIN.replace("inline DIRECTIVE", "inline a  inline b  stage x at s.i")
+    assert scheduled(late).tree == scheduled(early).tree
+    assert set(statements(scheduled(late).tree)) == {"s", "y"}
+
+
 def test_methods_and_text_are_the_same() -> None:
     kernel = tdsl.parse(CHAIN.replace("schedule chain for any { inline DIRECTIVE }", ""))["chain"]
     schedule = kernel.schedule(target="c")
