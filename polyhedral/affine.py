@@ -45,7 +45,9 @@ class Scope:
 
     def constant(self, value: int) -> isl.PwAff:
         """The constant function."""
-        return self._pw(isl.Aff.val_on_domain(self._local, isl.Val(value)))
+        wide = not -(2**63) <= value < 2**63  # islpy takes such numbers as text alone
+        number = isl.Val(str(value)) if wide else isl.Val(value)
+        return self._pw(isl.Aff.val_on_domain(self._local, number))
 
     def index(self, position: int) -> isl.PwAff:
         """The function that gives one dimension of a point."""

@@ -13,6 +13,7 @@ from tdsl.ir.kernel import (
     INDEX,
     Array,
     BodyItem,
+    Cast,
     Const,
     Expr,
     Kernel,
@@ -23,6 +24,7 @@ from tdsl.ir.kernel import (
     Statement,
     Var,
     children,
+    walk,
 )
 from tdsl.ir.types import BOOL
 from tdsl.polyhedral.affine import NotAffine, Scope, points, pw_aff, region, scope, set_space
@@ -146,8 +148,11 @@ def _held(
     for statement, nests in _with_nests(kernel.body):
         writers.setdefault(statement.array, []).append((statement, nests))
     held: dict[str, Range] = {}
+    wanted = _index_data(kernel)
     for name, found in writers.items():
         array = arrays[name]
+        if name not in wanted:
+            continue
         defined = all(s.op == "define" and s.init is None and s.start is None for s, _ in found)
         if array.role != "temp" or not array.type.is_integer or not defined:
             continue
@@ -164,6 +169,20 @@ def _held(
         if len(parts) == len(found) and all(p.known for p in parts):
             held[name] = reduce(Range.joined, parts)
     return held
+
+
+def _index_data(kernel: Kernel) -> set[str]:
+    """Arrays whose values decide an index, or a value of an array that does."""
+    wanted: set[str] = set()
+    for statement in kernel.statements:
+        for part in (statement.value, *statement.subscript):
+            for e in walk(part):
+                if isinstance(e, Cast) and e.type == INDEX:
+                    wanted |= {r.array for r in walk(e) if isinstance(r, Read)}
+    for statement in reversed(kernel.statements):
+        if statement.array in wanted:
+            wanted |= {r.array for r in walk(statement.value) if isinstance(r, Read)}
+    return wanted
 
 
 @dataclass
