@@ -248,7 +248,9 @@ class _Splitter:
         of = {i for i, e in index.items() if var in variables(e)}
         if of and of <= set(stmt.reduction):
             return  # it counts terms
-        padding = [] if stmt.value is None else list(_padding(stmt.value))
+        # A copy that tells where it only moves elements has a version for that (`Instance.plain`).
+        value = stmt.value if instance.plain is None else None
+        padding = [] if value is None else list(_padding(value))
         inside = _with_dims(facts, instance.dims)
         guards = [] if instance.guard is None else conjuncts(instance.guard)
         found = [(c, inside) for c in guards]
