@@ -15,7 +15,7 @@ import islpy as isl
 from tdsl.polyhedral.flowmatch import Matched
 from tdsl.polyhedral.flowparts import Side
 from tdsl.polyhedral.flowreads import Read
-from tdsl.polyhedral.lastwrites import Clock, Event, Seen, last_writes
+from tdsl.polyhedral.lastwrites import Clock, Event, Seen, everywhere, last_writes, simple
 from tdsl.polyhedral.program import Stmt
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
@@ -23,18 +23,43 @@ INITIAL = ("in", "inout", "const", "table")  # have content before the first wri
 Elements = Mapping[str, isl.Map]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Through:
     """The elements of one base array: who writes them, and what reads see.
 
-    elements: by statement, instance -> element. last: of all writes; defined: of the definitions
-    alone, for updates too (their points have the name `own`).
+    elements: by statement, instance -> element. values: the reads whose value matters; others:
+    those of copies and updates.
     """
 
     writers: tuple[Stmt, ...]
     elements: Elements
-    last: Seen
-    defined: Seen
+    times: Mapping[str, isl.Map]
+    values: list[Event]
+    others: list[Event]
+
+    @cached_property
+    def last(self) -> Seen:
+        """The last of all writes."""
+        return last_writes([*self.values, *self.others], self._events(self.writers))
+
+    @cached_property
+    def defined(self) -> Seen:
+        """The last of the definitions, for `values`, and for updates (their points: `own`)."""
+        updates = [s for s in self.writers if s.is_update]
+        if not updates and not self.others:
+            return self.last
+        owns = [
+            Event(
+                self.elements[s.name].set_tuple_name(IN, own(s)),
+                self.times[s.name].set_tuple_name(IN, own(s)),
+            )
+            for s in updates
+        ]
+        definitions = self._events(s for s in self.writers if not s.is_update)
+        return last_writes([*self.values, *owns], definitions)
+
+    def _events(self, writers: Iterable[Stmt]) -> list[Event]:
+        return [Event(self.elements[s.name], self.times[s.name]) for s in writers]
 
 
 def own(update: Stmt) -> str:
@@ -125,7 +150,7 @@ class Group:
             return {}
         at = read.at
         moved = self.moved[read.stmt.name].items()
-        return {a: at.apply_range(_everywhere(e)) for a, e in moved}
+        return {a: at.apply_range(everywhere(e)) for a, e in moved}
 
     def through(self, array: str) -> Through:
         """What reads of the final program see of the elements of a base array."""
@@ -145,14 +170,16 @@ class Group:
     def _final_flow(self, array: str) -> Through:
         own_ = [s for s in self.writers if s.copies is None]
         writers = [s for s in own_ if self.matched.origins[s.name][0].write.array == array]
-        elements = {s.name: self.stands_for(s)[array] for s in writers}
-        reads = []
+        elements = {s.name: simple(self.stands_for(s)[array], s.domain) for s in writers}
+        values: list[Event] = []
+        others: list[Event] = []
         for read in self.reads:
             element = self.elements(read).get(array)
             if element is not None:
                 time = read.event.time.intersect_domain(element.domain())
-                reads.append(Event(element, time))
-        return _flow(writers, elements, {s.name: self._time(s) for s in writers}, reads)
+                (others if read.base is None else values).append(Event(element, time))
+        times = {s.name: self._time(s) for s in writers}
+        return Through(tuple(writers), elements, times, values, others)
 
     def _base_flow(self, array: str) -> Through:
         found = self.old.program.statements.values()
@@ -160,7 +187,26 @@ class Group:
         elements = {s.name: self.old.place(s, s.write) for s in writers}
         times = {s.name: self.before.time(s).intersect_domain(s.domain) for s in writers}
         reads = [r.base.event for r in self.reads if r.base is not None and r.base.array == array]
-        return _flow(writers, elements, times, reads)
+        return Through(tuple(writers), elements, times, reads, [])
+
+    @cached_property
+    def one_to_one(self) -> bool:
+        """Whether places and elements are one to one, each of its own for all time.
+
+        Then the last write of a place is that of its element, and nothing has to be followed.
+        """
+        if self.copies or len(self.bases) != 1 or initial(self.old, self.bases[0]):
+            return False
+        (array,) = self.bases
+        parts = []
+        for stmt in self.writers:
+            place = self.new.place(stmt, stmt.write)
+            parts.append(place.reverse().apply_range(self.through(array).elements[stmt.name]))
+        for read in self.reads:
+            if read.base is not None:
+                parts.append(read.event.place.reverse().apply_range(read.base.element))
+        whole = reduce(isl.Map.union, parts).coalesce()
+        return bool(whole.is_single_valued() and whole.is_injective())
 
     # ------------------------------------------------------------ what copies move
 
@@ -172,7 +218,7 @@ class Group:
                 for array, element in claims[read.stmt.name].items():
                     asked = self._asked(array, read.stmt.write.array, claims)
                     if asked is not None:
-                        free = _everywhere(element)
+                        free = everywhere(element)
                         target = self.new.at(read.stmt, read.stmt.write.array, free)
                         points = target.intersect_range(asked).domain().coalesce()
                         self.reads[n] = _only(read, points)
@@ -262,31 +308,6 @@ def _only(read: Read, instances: isl.Set) -> Read:
     if points.n_basic_set() >= whole.n_basic_set() or not points.is_subset(whole):
         return read
     place, time, at = (
-        _everywhere(m).intersect_domain(points)
-        for m in (read.event.place, read.event.time, read.at)
+        everywhere(m).intersect_domain(points) for m in (read.event.place, read.event.time, read.at)
     )
     return replace(read, event=Event(place, time), at=at)
-
-
-def _everywhere(function: isl.Map) -> isl.Map:
-    """The function without its domain, where one expression gives it."""
-    pieces: list[isl.MultiAff] = []
-    isl.PwMultiAff.from_map(function).coalesce().foreach_piece(lambda _, p: pieces.append(p))
-    return isl.Map.from_multi_aff(pieces[0]) if len(pieces) == 1 else function
-
-
-def _flow(
-    writers: Iterable[Stmt], elements: Elements, times: Mapping[str, isl.Map], reads: list[Event]
-) -> Through:
-    writers = tuple(writers)
-    updates = [s for s in writers if s.is_update]
-    events = {s.name: Event(elements[s.name], times[s.name]) for s in writers}
-    last = last_writes(reads, events.values())
-    if not updates:
-        return Through(writers, elements, last, last)
-    owns = [
-        Event(elements[s.name].set_tuple_name(IN, own(s)), times[s.name].set_tuple_name(IN, own(s)))
-        for s in updates
-    ]
-    definitions = [events[s.name] for s in writers if not s.is_update]
-    return Through(writers, elements, last, last_writes([*reads, *owns], definitions))

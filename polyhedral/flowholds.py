@@ -48,6 +48,8 @@ class Holds:
         if read.kind == "padding":
             return self._unpadded(read)
         group = self.group
+        if group.one_to_one:
+            return isl.Set.empty(read.points.get_space())
         writes, nothing = group.seen[read.key]
         held: list[isl.Set] = []
         for array, element in group.elements(read).items():

@@ -16,7 +16,7 @@ from tdsl.ir.kernel import Read as ReadExpr
 from tdsl.polyhedral.affine import NotAffine, pw_aff
 from tdsl.polyhedral.flowmatch import Matched, Padded, ReadOf
 from tdsl.polyhedral.flowparts import Side
-from tdsl.polyhedral.lastwrites import Clock, Event
+from tdsl.polyhedral.lastwrites import Clock, Event, everywhere
 from tdsl.polyhedral.model import scope_of
 from tdsl.polyhedral.program import Access, Stmt
 from tdsl.polyhedral.samevalue import OtherValue
@@ -99,7 +99,8 @@ class Reader:
     def _own(self, stmt: Stmt) -> Read:
         was, origin = self.matched.origins[stmt.name]
         event, at = self._event(stmt, self.new.place(stmt, stmt.write))
-        element = at.apply_range(origin).apply_range(self.old.place(was, was.write))
+        element = origin.apply_range(self.old.place(was, was.write))
+        element = at.apply_range(everywhere(element))
         own = was.write.array, element
         return Read("own", stmt, stmt.write.array, event, at, own=own)
 
@@ -119,7 +120,7 @@ class Reader:
         base_at = isl.Map.identity(was.domain.get_space().map_from_set())
         base_at = base_at.set_tuple_name(IN, event.key)
         to = at.apply_range(origin)
-        element = to.apply_range(place)
+        element = at.apply_range(everywhere(origin.apply_range(place)))
         to = to.set_tuple_name(OUT, event.key)
         there = InBase(base.array, element, start, was, base_at, to)
         return Read("read", stmt, read.final.array, event, at, there)

@@ -201,3 +201,15 @@ def _union(maps: Iterable[isl.Map]) -> isl.UnionMap:
 def _maps(union: isl.UnionMap) -> list[isl.Map]:
     found = union.get_map_list()
     return [found.get_at(k) for k in range(found.n_map())]
+
+
+def simple(function: isl.Map, domain: isl.Set) -> isl.Map:
+    """A function on a domain that it covers, as one expression where there is one."""
+    return everywhere(function).intersect_domain(domain)
+
+
+def everywhere(function: isl.Map) -> isl.Map:
+    """The function without its domain, where one expression gives it."""
+    pieces: list[isl.MultiAff] = []
+    isl.PwMultiAff.from_map(function).coalesce().foreach_piece(lambda _, p: pieces.append(p))
+    return isl.Map.from_multi_aff(pieces[0]) if len(pieces) == 1 else function
