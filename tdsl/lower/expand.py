@@ -6,7 +6,7 @@ after:  for k { A_0 = splat A[6 io, k]; B_0 = B[k, 64 jo..+16]; C_0 = fma(A_0, B
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tdsl.ir import loops as ir
 from tdsl.ir import vector as v
@@ -45,9 +45,12 @@ FALSE = Const(False, BOOL)
 
 @dataclass
 class Expander:
-    """Lowers one function."""
+    """Lowers one function. widths, groups: of the dimensions of the instance at hand, which are
+    the same in all its copies."""
 
     context: Context
+    widths: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    groups: dict[tuple[str, int], bool] = field(default_factory=dict)
 
     # ---------------------------------------------------------------- structure
 
@@ -189,6 +192,7 @@ class Expander:
     # ---------------------------------------------------------------- instances
 
     def _instance(self, instance: ir.Instance, code: Code) -> None:
+        self.widths, self.groups = {}, {}
         self._dims(instance, instance.dims, {}, Copy(), code)
 
     def _dims(
@@ -213,11 +217,13 @@ class Expander:
         if dim.mark == "vector":
             if copy.lanes > 1:
                 raise AssertionError("two vector loops around one statement")
+            if dim.var not in self.widths:
+                self.widths[dim.var] = self._widths(instance, dim)
             row = None if rest else self.context.rows.of_dim(instance, dim, env)
             if row is not None and not self._reads_registers(instance):
                 write_row(self.context, row, env, copy.tests, code)
                 return
-            for start, lanes in chunks(dim.extent, self._widths(instance, dim)):
+            for start, lanes in chunks(dim.extent, self.widths[dim.var]):
                 here = add(const(start), Var(v.LANE)) if lanes > 1 else const(start)
                 count = None if dim.count is None else sub(dim.count, const(start))
                 chunk = replace(copy, lanes=lanes, chunk=copy.chunk * 64 + start)
@@ -227,7 +233,7 @@ class Expander:
                     chunk = replace(chunk, tests=(*copy.tests, compare("gt", count, const(0))))
                 self._dims(instance, rest, {**env, dim.var: here}, chunk, code)
             return
-        if dim.mark == "dot" and in_groups(self.context, instance, dim, copy.lanes):
+        if dim.mark == "dot" and self._in_groups(instance, dim, copy.lanes):
             overrun = dim.count is not None and dim.tail == "overrun"
             group = replace(copy, terms=Terms(dim.extent, dim.count, overrun))
             self._dims(instance, rest, {**env, dim.var: Var(v.TERM)}, group, code)
@@ -244,6 +250,12 @@ class Expander:
         """Whether a statement reads elements of which each has its lane of a register."""
         reads = self.context.program.statements[instance.statement].reads
         return any(self.context.scope(read.array) is not None for read in reads)
+
+    def _in_groups(self, instance: ir.Instance, dim: ir.Dim, lanes: int) -> bool:
+        key = dim.var, lanes
+        if key not in self.groups:
+            self.groups[key] = in_groups(self.context, instance, dim, lanes)
+        return self.groups[key]
 
     def _widths(self, instance: ir.Instance, dim: ir.Dim) -> tuple[int, ...]:
         stmt = self.context.program.statements[instance.statement]
