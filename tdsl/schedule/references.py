@@ -7,6 +7,7 @@ whatever statement has a loop of that name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tdsl.diagnostics import IllegalSchedule, Span
 from tdsl.polyhedral.program import Program
@@ -45,8 +46,9 @@ def candidates(state: State, ref: LoopRef, on: Sequence[str]) -> tuple[LoopAt, .
         owners = statements(state.tree)
     found: list[LoopAt] = []
     for owner in owners:
+        wanted = state.aliases.get((owner, ref.loop), ref.loop)
         for loop in loops_of(state.tree, owner):
-            if loop.name == ref.loop and not any(loop is f.loop for f in found):
+            if loop.name == wanted and not any(loop is f.loop for f in found):
                 found.append(LoopAt(owner, loop))
     if not found:
         raise _unknown(state, ref, tuple(owners))
@@ -86,6 +88,24 @@ def distinct(state: State, refs: Sequence[LoopRef], on: Sequence[str]) -> tuple[
             raise refusal(ref.span, f"{ref} is named twice")
         found.append(loop)
     return tuple(found)
+
+
+def in_nest(
+    state: State, at: LoopAt, host: Sequence[Loop], names: Sequence[str]
+) -> tuple[State, list[str]]:
+    """New names in a nest that was placed inside the loops `host`: one that a loop of those has
+    is told apart from it, and means the nest's own loop where the nest is named."""
+    taken = {loop.name for loop in host}
+    aliases = dict(state.aliases)
+    own = []
+    for name in names:
+        new = name
+        while new in taken:
+            new += f"_{at.statement}"
+        own.append(new)
+        if new != name:
+            aliases |= {(s, name): new for s in statements(at.loop)}
+    return replace(state, aliases=aliases), own
 
 
 def _unknown(state: State, ref: LoopRef, owners: tuple[str, ...]) -> IllegalSchedule:

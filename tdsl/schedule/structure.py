@@ -28,7 +28,7 @@ from tdsl.schedule.hints import closest, listing, refusal
 from tdsl.schedule.literal import integer
 from tdsl.schedule.marks import refreshed, serial
 from tdsl.schedule.places import host_of, hosted
-from tdsl.schedule.references import candidates, distinct, every, fresh, one
+from tdsl.schedule.references import candidates, distinct, every, fresh, in_nest, one
 from tdsl.schedule.state import LoopAt, State
 from tdsl.syntax.print_directive import print_directive
 from tdsl.syntax.tree import Binary, Expr, Name, Number, Unary
@@ -99,6 +99,7 @@ def _split(
         at = refreshed(state, [at])[0]
     serial(at, span, "split")
     movable(state, at, span, "split")
+    state, (outer, inner) = in_nest(state, at, host_of(state, at), [outer, inner])
     fresh(state, [outer, inner], at.loop, [at.name], span)
     if tail.mode == "shift":
         state = _shifted(state, at, SplitInfo(outer, inner, factor, tail), span)
@@ -166,7 +167,8 @@ def tile(state: State, d: Tile, on: Sequence[str]) -> State:
         factor = _factor(integer(expr), "tile", at, expr.span or d.span)
         outer, inner = d.names[position], d.names[count + position]
         state = _split(state, at, factor, outer, inner, tail, d.span, print_directive(d))
-    return replace(state, tree=edit.permute(state.tree, found[0].statement, d.names))
+    names = [state.aliases.get((found[0].statement, n), n) for n in d.names]
+    return replace(state, tree=edit.permute(state.tree, found[0].statement, names))
 
 
 def _together(state: State, found: Sequence[LoopAt], span: Span | None) -> None:
