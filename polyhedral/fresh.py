@@ -10,7 +10,7 @@ its memory adds to them depends on the finished order, so it is chosen here, at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import islpy as isl
@@ -148,17 +148,24 @@ def only_private(
 ) -> tuple[Dependence, ...]:
     """The dependences without those between iterations that have an array of their own. `tree`
     has the first terms of reductions in their places."""
-    # Lanes and jammed copies of an iteration share what lives in it.
-    homes = [home for at in private if not is_dim(home := find(tree, *at))]
+    homes = [find(tree, *at) for at in private]
     result = []
     for d in dependences:
         if d.array == array:
-            for home in homes:
-                same = home.coords[d.source].eq_map(home.coords[d.sink])
-                d = replace(d, map=d.map.intersect(same))
+            d = inside_iterations(d, homes)
         if not d.map.is_empty():
             result.append(d)
     return tuple(result)
+
+
+def inside_iterations(d: Dependence, homes: Iterable[Loop]) -> Dependence:
+    """The pairs of a dependence that lie in one iteration of each of these loops. Lanes and jammed
+    copies of an iteration share what lives in it, so that they are no such loops."""
+    pairs = d.map
+    for home in homes:
+        if not is_dim(home):
+            pairs = pairs.intersect(home.coords[d.source].eq_map(home.coords[d.sink]))
+    return replace(d, map=pairs)
 
 
 # ---------------------------------------------------------------- one for each iteration

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-import islpy as isl
-
 from tdsl.polyhedral import dependences
+from tdsl.polyhedral.fresh import inside_iterations
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.stage import path_to
-from tdsl.polyhedral.tree import Loop, Node
+from tdsl.polyhedral.tree import Node
 from tdsl.schedule.state import State
 
 
@@ -40,10 +39,7 @@ def inside_homes(state: State, placed: Node, found: Iterable[Dependence]) -> tup
     result = []
     for d in found:
         if d.array in state.private:
-            around = path_to(placed, *state.private[d.array])
-            # Lanes and jammed copies of an iteration share what lives in it.
-            own = _same(d, [loop for loop in around if not is_dim(loop)])
-            d = replace(d, map=d.map.intersect(own))
+            d = inside_iterations(d, path_to(placed, *state.private[d.array]))
         if not d.map.is_empty():
             result.append(d)
     return tuple(result)
@@ -63,10 +59,3 @@ def with_lanes(state: State) -> State:
     kept = tuple(d for d in state.dependences if d.array not in shared)
     found = dependences.compute(state.program, placed, sorted(shared))
     return replace(state, dependences=(*kept, *inside_homes(state, placed, found)))
-
-
-def _same(d: Dependence, loops: Iterable[Loop]) -> isl.Map:
-    result = isl.Map.universe(d.map.get_space())
-    for loop in loops:
-        result = result.intersect(loop.coords[d.source].eq_map(loop.coords[d.sink]))
-    return result
