@@ -96,6 +96,16 @@ def test_a_shorter_ring_is_refused_with_what_is_there(length: int) -> None:
         )
 
 
+def test_a_ring_in_blocks_that_run_backward() -> None:
+    """isl's own flow says here that y(8) sees p(4), which p(8) has overwritten."""
+    made = case(
+        BLUR.replace(" + p[i + 2]", ""),
+        "split p.i by 3 -> io, ii  reverse p.io  compute p at y.i  store p at root fold i by 4",
+    )
+    made.check()
+    assert right(made, [{"N": n} for n in (4, 9, 13)])
+
+
 def test_memory_that_is_new_in_each_row_has_no_window() -> None:
     made = case(BLUR, SLIDING)
     made = replace(made, private={"p": (("y", "i"),)})
