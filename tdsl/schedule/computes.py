@@ -9,6 +9,7 @@ from tdsl.polyhedral import compute as moves
 from tdsl.polyhedral import dependences
 from tdsl.polyhedral.edit import with_plain_copies
 from tdsl.polyhedral.inits import with_inits
+from tdsl.polyhedral.need import group_of, readers_of
 from tdsl.polyhedral.prepared import why_not_prepared
 from tdsl.polyhedral.tree import loops_of, statements
 from tdsl.schedule import check
@@ -25,7 +26,7 @@ def compute(state: State, d: Compute, on: Sequence[str]) -> State:
     state = based(state)
     names = statement_names(state.program, d.statement, d.span)
     written = dict.fromkeys(state.program.statements[s].write.array for s in names)
-    arrays = tuple(a for a in written if moves.readers_of(state.program, [a], names))
+    arrays = tuple(a for a in written if readers_of(state.program, [a], names))
     if not arrays:
         raise refusal(d.span, f"nothing else reads what {d.statement} computes")
     for request in state.computed:
@@ -91,7 +92,7 @@ def _at(
     if at.statement in names:
         raise refusal(d.span, f"{at} is a loop of {d.statement} itself")
     inside = set(statements(at.loop.body))
-    readers = moves.readers_of(program, arrays, names)
+    readers = readers_of(program, arrays, names)
     outside = [r for r in readers if (program.statements[r].init_of or r) not in inside]
     if not readers or (outside and not set(readers) & inside):
         raise refusal(d.span, f"nothing in {at} reads {listing(arrays)}")
@@ -105,8 +106,7 @@ def _at(
     whole = [
         a
         for a in arrays
-        if set(moves.group_of(program, a)) <= set(names) | inside
-        and program.arrays[a].role == "temp"
+        if set(group_of(program, a)) <= set(names) | inside and program.arrays[a].role == "temp"
     ]
     key = (at.statement, at.name)
     tree = with_plain_copies(state.tree, *key)
@@ -125,6 +125,7 @@ def _at(
         hosts=hosts,
         hosted={**state.hosted, **dict.fromkeys(names, key)},
         aliases={**state.aliases, **moved.aliases},
+        merged=state.merged | moved.aliases.keys(),
     )
     placed = with_inits(state.program, state.tree)
     found = dependences.compute(state.program, placed, [a for a in program.arrays if a in touched])
@@ -159,6 +160,7 @@ def finish(state: State, d: Finish, on: Sequence[str]) -> State:
         hosts=(*state.hosts, (*key, print_directive(d))),
         hosted={**state.hosted, name: key},
         aliases={**state.aliases, **aliases},
+        merged=state.merged | aliases.keys(),
     )
     if broken := check.order(state):
         raise check.illegal(state, broken, d.span, print_directive(d))

@@ -94,7 +94,8 @@ class State:
     hosts        loops that something was placed at, and the directive: they keep their shape
     hosted       statement whose nest was placed in the body of a loop -> the loop (a statement
                  below it, its name)
-    aliases      (statement, name) -> the name of the loop around it that its own was merged with
+    aliases      (statement, name) -> the name of the loop around it that its own was merged with,
+                 or "" for one of a single iteration, which is gone; `merged`: these
     streams      what is stored past the caches
     prefetches   what is asked for before it is used
     layouts      storage orders of arguments
@@ -116,6 +117,7 @@ class State:
     hosts: tuple[tuple[str, str, str], ...] = ()
     hosted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     aliases: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    merged: frozenset[tuple[str, str]] = frozenset()
     streams: tuple[Stream, ...] = ()
     prefetches: tuple[PrefetchRequest, ...] = ()
     layouts: Mapping[str, Layout] = field(default_factory=dict)

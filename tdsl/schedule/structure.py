@@ -28,7 +28,15 @@ from tdsl.schedule.hints import closest, listing, refusal
 from tdsl.schedule.literal import integer
 from tdsl.schedule.marks import refreshed, serial
 from tdsl.schedule.places import host_of, hosted
-from tdsl.schedule.references import candidates, distinct, every, fresh, in_nest, one
+from tdsl.schedule.references import (
+    candidates,
+    distinct,
+    every,
+    fresh,
+    in_nest,
+    one,
+    statement_names,
+)
 from tdsl.schedule.state import LoopAt, State
 from tdsl.syntax.print_directive import print_directive
 from tdsl.syntax.tree import Binary, Expr, Name, Number, Unary
@@ -189,7 +197,9 @@ def reorder(state: State, d: Reorder, on: Sequence[str]) -> State:
 
     A last name may stand for loops that are in a sequence inside all others: they stay.
     """
-    refs = d.loops
+    refs = tuple(ref for ref in d.loops if not _settled(state, ref, on))
+    if len(refs) < 2:
+        return state
     while len(refs) > 1 and _all_inside(state, refs[-1], refs[:-1], on):
         refs = refs[:-1]
     found = distinct(state, refs, on)
@@ -200,6 +210,13 @@ def reorder(state: State, d: Reorder, on: Sequence[str]) -> State:
         return state
     names = [at.name for at in found]
     return replace(state, tree=edit.permute(state.tree, found[0].statement, names))
+
+
+def _settled(state: State, ref: LoopRef, on: Sequence[str]) -> bool:
+    """Whether a loop of a placed nest is gone or merged with one outside: it has its place."""
+    owners = [ref.statement] if ref.statement is not None else list(on)
+    names = [s for o in owners for s in statement_names(state.program, o, ref.span)]
+    return bool(names) and all((s, ref.loop) in state.merged for s in names)
 
 
 def _all_inside(state: State, ref: LoopRef, others: Sequence[LoopRef], on: Sequence[str]) -> bool:
