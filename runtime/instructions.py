@@ -15,6 +15,7 @@ _DOT = re.compile(r"vpdp|vdpbf16|vpmaddwd|vpmaddubsw|([us]|us|su|bf)(dot|mmla)$"
 _GATHER = re.compile(r"v?p?gather")
 _LANE = re.compile(r"v?(insertps|pinsr[bwdq]|mov[hl]p[sd])$")  # with memory: a load of one lane
 _ARM_LANE = re.compile(r"\{\s*v\d+\.\w+\s*\}\[")
+_STACK = re.compile(r"\(%rsp|\[sp")
 _MASK = re.compile(r"\{%k[1-7]\}")
 _MASKED_MOVE = re.compile(r"v(p?maskmov)")
 _SPILL = re.compile(r"%sfp|\b(Spill|Reload)\b")
@@ -31,7 +32,8 @@ _ARM_WIDTH = {"q": 16, "v": 16, "d": 8, "s": 4, "h": 2, "b": 1}
 @dataclass(frozen=True)
 class Instruction:
     """One machine instruction: mnemonic, operands, the compiler's note, the line of C that it
-    comes from (0: of a header), its row in the text and that row's number."""
+    comes from (0: of a header), its row in the text and that row's number. by_lane: it stands in
+    a loop over the lanes of one vector."""
 
     name: str
     operands: str
@@ -39,6 +41,7 @@ class Instruction:
     line: int
     text: str
     row: int
+    by_lane: bool = False
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -88,7 +91,7 @@ class Instruction:
 
 
 def _one_lane(i: Instruction) -> bool:
-    if _LANE.match(i.name):
+    if _LANE.match(i.name) or (i.by_lane and not _STACK.search(i.operands)):
         return True
     return i.name == "ld1" and _ARM_LANE.search(i.operands) is not None
 

@@ -7,11 +7,13 @@ under lines of headers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tdsl.codegen.lines import CLoop, Written, c_loops
 from tdsl.codegen.module import CModule
 from tdsl.runtime.assembly import Loop, loops, readable
+
+Made = tuple[Loop, CLoop]
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,14 @@ class Listing:
         source = module.c_source.splitlines()
         c, every = c_loops(source), loops(assembly, f"{module.name}.c")
         pairs = ((loop, _c_loop(loop, c)) for loop in every if not loop.is_function)
+        known = [(loop, of) for loop, of in pairs if of is not None]
+        first = min((w.line for w in module.written), default=0)
         return cls(
             f"{module.name}.c",
             source,
             module.written,
             c,
-            tuple((loop, of) for loop, of in pairs if of is not None),
+            tuple(_with_helpers(known, first)),
             tuple(loop for loop in every if loop.is_function),
         )
 
@@ -85,6 +89,29 @@ class Listing:
         for number, row in readable(assembly, self.name):
             yield from heads.get(number, ())
             yield row
+
+
+def _with_helpers(made: Sequence[Made], first: int) -> Iterator[Made]:
+    """Loops with those of helpers inside them, which run over the lanes of one vector. The C of
+    helpers ends before the line `first`."""
+    for loop, c in made:
+        if c.last < first:
+            continue
+        inside = [(x, of) for x, of in made if x is not loop and _lies_in(x, loop)]
+        lanes = [x for x, of in inside if of.last < first and not _between(x, inside, first)]
+        more = [replace(i, by_lane=True) for x in lanes for i in x.instructions]
+        alone = len(lanes) == len(inside)
+        everything = (*loop.instructions, *more)
+        yield replace(loop, instructions=everything, innermost=alone), c
+
+
+def _between(loop: Loop, around: Sequence[Made], first: int) -> bool:
+    """Whether one of these loops, not of a helper, is around a loop."""
+    return any(of.last >= first and _lies_in(loop, x) for x, of in around)
+
+
+def _lies_in(loop: Loop, other: Loop) -> bool:
+    return other.first <= loop.first and loop.last <= other.last and loop is not other
 
 
 def _c_loop(loop: Loop, every: Sequence[CLoop]) -> CLoop | None:
