@@ -13,7 +13,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 import tdsl
-from tdsl.runtime.arguments import empty
+from tdsl.runtime.memory import empty
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 KERNELS = Path(__file__).resolve().parent / "kernels"

@@ -9,7 +9,7 @@ import numpy as np
 
 import tdsl
 from benchmarks.cases import KERNELS, Array, Case, Differs, normal
-from tdsl.runtime.arguments import empty
+from tdsl.runtime.memory import empty
 from tdsl.runtime.threads import set_threads
 
 try:

@@ -1,6 +1,6 @@
 """What one iteration of some loops needs of a producer: who reads it, and which instances.
 
-for io { for ii { C: y[io, ii] = p[8 io + ii] + p[8 io + ii + 1] } }     io needs P at 8 io..8 io + 8
+for io { for ii { C: y[io, ii] = p[8 io + ii] + p[8 io + ii + 1] } }    io needs P at 8 io..8 io + 8
 """
 
 from __future__ import annotations

@@ -18,27 +18,19 @@ from __future__ import annotations
 
 import collections
 import difflib
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cffi
 import numpy as np
 
-from tdsl.ir.dtypes import record_text
-from tdsl.ir.lowfloat import to_bf16
-from tdsl.ir.steps import filled, share_elements, span
 from tdsl.runtime.interface import SIZE_LIMIT, Argument, Entry, SizePlan
+from tdsl.runtime.memory import Array, bytes_of
 from tdsl.runtime.status import status_error
+from tdsl.runtime.values import Values, described
 
-Array = np.ndarray[Any, Any]
 REMEMBERED = 256  # calls of other shapes or strides, and then they are forgotten
-ALIGNMENT = 64  # of what is allocated here: a cache line, and the widest register
-
-_ffi = cffi.FFI()  # tells an array's address in a quarter of the time that NumPy takes
-_pointer, _integer = _ffi.typeof("char *"), _ffi.typeof("uintptr_t")
 
 
 @dataclass(frozen=True)
@@ -64,37 +56,6 @@ class Found:
     made: Mapping[str, tuple[tuple[int, ...], tuple[int | None, ...] | None]]
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An uninitialized array at a cache line's start."""
-    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
-    start = int(_ffi.cast(_integer, _ffi.from_buffer(_pointer, raw)))
-    return np.ndarray(shape, dtype, raw, -start % ALIGNMENT)
-
-
-def empty_strided(shape: tuple[int, ...], dtype: np.dtype[Any], strides: Sequence[int]) -> Array:
-    """An uninitialized array with these strides in elements; its first element lies at a cache
-    line's start."""
-    below, count = span(shape, strides)
-    line = max(1, ALIGNMENT // dtype.itemsize)
-    start = -(-below // line) * line
-    raw = empty((start - below + count,), dtype)
-    steps = tuple(s * dtype.itemsize for s in strides)
-    return np.ndarray(shape, dtype, raw, start * dtype.itemsize if count else 0, steps)
-
-
-def bytes_of(array: Array) -> tuple[int, int]:
-    """The addresses of an array's lowest byte and behind its highest one."""
-    start = address(array)
-    below, count = span(array.shape, array.strides)  # in bytes
-    return start - below, start - below + (count + array.itemsize - 1 if count else 0)
-
-
-def address(array: Array) -> int:
-    """Where the first element is."""
-    place: int = array.__array_interface__["data"][0]
-    return place
-
-
 class Checker:
     """Checks the arguments of one entry. `prepared`: those that all its calls have."""
 
@@ -104,6 +65,7 @@ class Checker:
         self.entry = entry
         self._prepared = dict(prepared or {})
         self.plan = plan
+        self._values = Values(entry.name, plan)
         self._arguments = {a.name: a for a in entry.arguments}
         self._bound_sizes = dict(entry.bound)
         self.size_names = (*entry.sizes, *self._bound_sizes)
@@ -160,7 +122,7 @@ class Checker:
         if missing:
             raise TypeError(f"{name}: missing {_listed('argument', missing)}")
         sizes = {n: self._size(n, v) for n, v in keywords.items() if n not in const}
-        arrays = {n: self._value(a, keywords[n]) for n, a in const.items()}
+        arrays = {n: self._values.value(a, keywords[n]) for n, a in const.items()}
         found = {n: self._size(n, int(v)) for n, v in self.plan.known(arrays, sizes).items()}
         for n, argument in const.items():
             try:
@@ -171,9 +133,9 @@ class Checker:
                     f"pass it by keyword ({size.args[0]}=...)"
                 ) from None
             if arrays[n].shape != shape:
-                raise self._wrong(n, f"shape {shape}", f"{arrays[n].shape}")
+                raise self._values.wrong(n, f"shape {shape}", f"{arrays[n].shape}")
             if argument.strided:
-                self._steps(argument, arrays[n], found)
+                self._values.steps(argument, arrays[n], found)
         return Bound(
             tuple(passed(a, arrays[n]) for n, a in const.items()),
             tuple(arrays[n] for n in const),
@@ -187,7 +149,7 @@ class Checker:
         sizes = {n: self._size(n, v) for n, v in named.items() if n not in self._arguments}
         given = {n: v for n, v in named.items() if n in self._arguments and v is not None}
         self._require(given)
-        arrays = {n: self._value(self._arguments[n], v) for n, v in given.items()}
+        arrays = {n: self._values.value(self._arguments[n], v) for n, v in given.items()}
         key = (
             tuple((n, a.shape, a.strides) for n, a in arrays.items()),
             tuple(sizes.items()),
@@ -200,7 +162,7 @@ class Checker:
             self._seen[key] = known
         found = known.sizes
         for name, (shape, steps) in known.made.items():
-            made = self._allocate(self._arguments[name], shape, steps)
+            made = self._values.allocate(self._arguments[name], shape, steps)
             arrays[name] = given[name] = made
         self._apart(arrays)
         return Bound(
@@ -220,9 +182,9 @@ class Checker:
                 made[name] = shape, self.plan.strides(name, sizes) if argument.strided else None
                 continue
             if arrays[name].shape != shape:
-                raise self._wrong(name, f"shape {shape}", f"{arrays[name].shape}")
+                raise self._values.wrong(name, f"shape {shape}", f"{arrays[name].shape}")
             if argument.strided:
-                self._steps(argument, arrays[name], sizes)
+                self._values.steps(argument, arrays[name], sizes)
         return Found(sizes, made)
 
     def sizes(self, positional: Sequence[int], keywords: Mapping[str, int]) -> tuple[int, ...]:
@@ -288,7 +250,7 @@ class Checker:
             size = operator.index(value)
         except TypeError:
             raise TypeError(
-                f"{self.entry.name}: size {name!r}: expected an integer, got {_described(value)}"
+                f"{self.entry.name}: size {name!r}: expected an integer, got {described(value)}"
             ) from None
         bound = self._bound_sizes.get(name, size)
         if size != bound:
@@ -300,131 +262,6 @@ class Checker:
                 f"{self.entry.name}: size {name!r}: expected 0 <= {name} < 2^40, got {size}"
             )
         return size
-
-    # ------------------------------------------------------------ one argument
-
-    def _value(self, argument: Argument, value: Any) -> Array:
-        if argument.rank == 0 and not argument.is_written and not isinstance(value, np.ndarray):
-            return self._scalar(argument, value)
-        return self._array(argument, value)
-
-    def _array(self, argument: Argument, value: Any) -> Array:
-        name, dtype = argument.name, argument.dtype
-        if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
-            advice = "" if argument.is_written else f"; np.asarray(..., dtype=np.{dtype}) makes one"
-            got = _described(value) + advice
-            raise self._wrong(name, _expected(argument), got, TypeError)
-        array = value
-        if argument.elem == "bf16" and array.dtype.name == "bfloat16":
-            array = array.view(dtype)
-        if array.dtype != dtype:
-            got = f"{array.dtype}{_order(array)}"
-            raise self._wrong(name, _expected(argument), got, TypeError)
-        if array.ndim != argument.rank:
-            order = f", stored {argument.layout}" if argument.layout else ""
-            raise self._wrong(
-                name,
-                f"{_dimensions(argument.rank)}{order}",
-                f"{array.ndim}, of shape {array.shape}",
-            )
-        if argument.is_written or argument.strided:
-            self._usable(argument, array)
-            return array
-        if not array.flags.c_contiguous or address(array) % argument.alignment:
-            copied = empty(array.shape, dtype)
-            copied[...] = array
-            return copied
-        return array
-
-    def _usable(self, argument: Argument, array: Array) -> None:
-        """What is not copied is as it has to be."""
-        because = "since it is written" if argument.is_written else "since its strides are declared"
-        if argument.is_written and not array.flags.writeable:
-            raise self._wrong(argument.name, "an array that may be written", "a read-only one")
-        if not argument.strided and not array.flags.c_contiguous:
-            raise self._wrong(
-                argument.name,
-                f"a C-contiguous array, {because}",
-                f"strides {array.strides} with shape {array.shape}",
-            )
-        if address(array) % argument.alignment and (array.size or not argument.strided):
-            raise self._wrong(
-                argument.name,
-                f"an address that is a multiple of {argument.alignment}, {because}",
-                f"{address(array):#x}",
-            )
-
-    def _steps(self, argument: Argument, array: Array, sizes: Mapping[str, int]) -> None:
-        """The strides are those that are declared; a dimension of one element has any."""
-        wanted = self.plan.strides(argument.name, sizes)
-        assert wanted is not None
-        item = array.itemsize
-        if array.size == 0:
-            return
-        for place, (step, want) in enumerate(zip(array.strides, wanted, strict=True)):
-            if array.shape[place] < 2:
-                continue
-            if step % item:
-                raise self._wrong(
-                    argument.name,
-                    f"strides of whole elements of {item} bytes",
-                    f"strides {array.strides} in bytes",
-                )
-            if want is not None and step != want * item:
-                raise self._wrong(
-                    argument.name,
-                    f"a stride of {want} elements in dimension {place}",
-                    f"{step // item}, with shape {array.shape}",
-                )
-        steps = [s // item for s in array.strides]
-        if argument.is_written and share_elements(array.shape, steps):
-            raise self._wrong(
-                argument.name,
-                "elements apart in memory, since it is written",
-                f"strides {array.strides} with shape {array.shape}",
-            )
-
-    def _scalar(self, argument: Argument, value: Any) -> Array:
-        """A number as an array of rank 0: NumPy's by exact type, Python's where it fits."""
-        expected = f"a number of type {argument.elem}"
-        if isinstance(value, np.generic):
-            return self._array(argument, np.asarray(value))
-        dtype = argument.dtype
-        integral = isinstance(value, int) and not isinstance(value, bool)
-        if argument.elem == "bf16" and (integral or isinstance(value, float)):
-            return np.asarray(to_bf16(float(value)), dtype)
-        match dtype.kind:
-            case "f":
-                fits = integral or isinstance(value, float)
-            case "b":
-                fits = isinstance(value, bool)
-            case _:
-                fits = integral
-        if not fits:
-            raise self._wrong(argument.name, expected, _described(value), TypeError)
-        if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-            raise self._wrong(argument.name, expected, f"{value}, which it cannot hold")
-        with np.errstate(over="ignore"):
-            return np.asarray(value, dtype)
-
-    def _allocate(
-        self,
-        argument: Argument,
-        shape: tuple[int, ...],
-        strides: Sequence[int | None] | None,
-    ) -> Array:
-        try:
-            if strides is not None:
-                return empty_strided(shape, argument.dtype, filled(shape, strides))
-            if argument.layout:  # what lies between its elements is 0
-                made = empty(shape, argument.dtype)
-                made.fill(0)
-                return made
-            return empty(shape, argument.dtype)
-        except (MemoryError, ValueError) as error:
-            raise MemoryError(
-                f"{self.entry.name}: no memory for {argument.name!r} of shape {shape}"
-            ) from error
 
     # ------------------------------------------------------------ places in memory
 
@@ -445,15 +282,6 @@ class Checker:
                         f"apart in memory, since {name!r} is written, got "
                         f"{min(end, other_end) - max(start, other_start)} bytes that they share"
                     )
-
-    def _wrong(
-        self,
-        name: str,
-        expected: str,
-        got: str,
-        error: Callable[[str], Exception] = ValueError,
-    ) -> Exception:
-        return error(f"{self.entry.name}: argument {name!r}: expected {expected}, got {got}")
 
 
 def _giver(entry: Entry) -> Callable[[Sequence[Any]], Any]:
@@ -483,33 +311,6 @@ def _free(argument: Argument, array: Array) -> tuple[int, ...]:
         array.strides[d] // array.itemsize if array.shape[d] > 1 and array.size else 0
         for d in argument.free
     )
-
-
-def _expected(argument: Argument) -> str:
-    kind = "bf16 (uint16 bit patterns)" if argument.elem == "bf16" else str(argument.dtype)
-    if argument.record is not None:
-        kind = f"{argument.elem} ({record_text(argument.record)})"
-    return f"{kind} array of {_dimensions(argument.rank)}"
-
-
-def _dimensions(rank: int) -> str:
-    return f"{rank} dimension" if rank == 1 else f"{rank} dimensions"
-
-
-def _described(value: Any) -> str:
-    if isinstance(value, np.ma.MaskedArray):
-        return "a masked array"
-    if isinstance(value, np.generic):
-        return f"a number of type {value.dtype}"
-    if value is None or isinstance(value, (bool, int, float)):
-        return f"{value!r}"
-    return f"a value of type {type(value).__name__}"
-
-
-def _order(array: Array) -> str:
-    if array.dtype.isnative:
-        return ""
-    return " of the other byte order; x.astype(x.dtype.newbyteorder('=')) has this machine's"
 
 
 def _listed(word: str, names: Sequence[str]) -> str:

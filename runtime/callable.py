@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from tdsl.runtime.arguments import Bound, Checker, address, empty, passed
+from tdsl.runtime.arguments import Bound, Checker, passed
 from tdsl.runtime.build import Library, assembly
 from tdsl.runtime.interface import Argument, Entry, Prepared, SizePlan
 from tdsl.runtime.laid_out import LaidOut
+from tdsl.runtime.memory import address, empty
 from tdsl.runtime.quick import Known, Slot, Surroundings, quick_call, remembered_key
 from tdsl.runtime.shortcall import short_call
 from tdsl.runtime.threads import note_parallel_call

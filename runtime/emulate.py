@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from tdsl.diagnostics import ToolchainError, UnsupportedTarget
-from tdsl.runtime.arguments import Bound, Checker, address, bytes_of
+from tdsl.runtime.arguments import Bound, Checker
 from tdsl.runtime.build import artifact, assembly, compile_command, link_flags
 from tdsl.runtime.harness import harness
 from tdsl.runtime.interface import Argument, BuildRequest, Entry, Prepared, SizePlan
 from tdsl.runtime.laid_out import LaidOut
+from tdsl.runtime.memory import address, bytes_of
 from tdsl.runtime.process import CannotStart, Outcome, run_all
 from tdsl.runtime.toolchain import Compiler, failure, find_compiler, find_emulator, signal_name
 

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tdsl.runtime.arguments import empty
 from tdsl.runtime.interface import Entry
+from tdsl.runtime.memory import empty
 
 
 class Slot(NamedTuple):

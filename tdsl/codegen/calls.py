@@ -186,7 +186,6 @@ class CallPrinter:
             arguments.append(threads_argument(self.unit))
         return wrap(f"    {static.name}({', '.join(arguments)});")
 
-
     def _field(self, buffer: Buffer) -> str:
         """The address of a field in the first record."""
         assert buffer.field is not None

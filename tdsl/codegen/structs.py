@@ -1,6 +1,6 @@
 """Records as structs of C.
 
-    record q4_0 { d: f16  q: u8[16] }   ->   struct q4_0 { uint16_t d; uint8_t q[16]; };
+record q4_0 { d: f16  q: u8[16] }   ->   struct q4_0 { uint16_t d; uint8_t q[16]; };
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from tdsl.ir.kernel import Array, Kernel, Op, Read, walk
 from tdsl.ir.lowfloat import from_bf16, to_bf16
 from tdsl.ir.steps import filled
 from tdsl.ir.types import BF16
-from tdsl.runtime.arguments import empty_strided
 from tdsl.runtime.files import write_atomically
+from tdsl.runtime.memory import empty_strided
 
 Values = np.ndarray[Any, Any]
 

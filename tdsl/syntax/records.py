@@ -1,7 +1,7 @@
 """Records: `record q4_0 { d: f16  q: u8[16] }` and the arrays that their fields are.
 
-    in x: q4_0[NB]      x is the memory; x.d: f16[NB] strides [9], x.q: u8[NB, 16] strides [18, 1]
-    x[b].q[i]           is x.q[b, i]
+in x: q4_0[NB]      x is the memory; x.d: f16[NB] strides [9], x.q: u8[NB, 16] strides [18, 1]
+x[b].q[i]           is x.q[b, i]
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def filled(value: float, condition: Expr | None, variant: str) -> Function:
 
 def expression(rng: random.Random, depth: int) -> Expr:
     if depth == 0:
-        return rng.choice([M, N, K, num(rng.choice([0, 1, 2, 7, 64, 2**31, 2**45]))])
+        sizes: list[Expr] = [M, N, K]
+        return rng.choice([*sizes, num(rng.choice([0, 1, 2, 7, 64, 2**31, 2**45]))])
     a, b = expression(rng, depth - 1), expression(rng, rng.randrange(depth))
     match rng.randrange(8):
         case 0:
@@ -308,8 +309,9 @@ def test_a_program_in_c(of: Target, tmp_path: Path, flags: tuple[str, ...]) -> N
     source = write(emit_module("add", variants(), of), tmp_path)
     (tmp_path / "main.c").write_text(PROGRAM)
     program = tmp_path / "program"
-    command = [compiler(of), *WARNINGS, "-std=gnu11", "-O1", *flags, source, tmp_path / "main.c"]
-    execute([*command, "-o", program, "-lm"])
+    options = [*WARNINGS, "-std=gnu11", "-O1", *flags]
+    files: list[str | Path] = [source, tmp_path / "main.c", "-o", program, "-lm"]
+    execute([compiler(of), *options, *files])
     execute(["sh", "-c", f"{program} > {tmp_path}/out"])
     lines = (tmp_path / "out").read_text().splitlines()
     assert lines == ["low 21 42 63", "both 41 82 123", "high 51 102 153"]

@@ -58,7 +58,8 @@ def test_they_start_no_threads_of_their_own(name: str, tmp_path: Path) -> None:
     source = write(emit_module("doubled", [doubled(True, "stack")], of), tmp_path)
     (tmp_path / "main.c").write_text(PROGRAM)
     program = tmp_path / "program"
-    files = [source, tmp_path / "main.c", "-o", program, "-lm", "-Wl,--wrap=GOMP_parallel"]
-    execute([command, *WARNINGS, "-std=gnu11", "-O2", "-fopenmp", *files])
+    options = [*WARNINGS, "-std=gnu11", "-O2", "-fopenmp", "-Wl,--wrap=GOMP_parallel"]
+    files: list[str | Path] = [source, tmp_path / "main.c", "-o", program, "-lm"]
+    execute([command, *options, *files])
     execute(["sh", "-c", f"{program} > {tmp_path}/out"])
     assert (tmp_path / "out").read_text() == "0 0 2\n"  # main's region, and the last call

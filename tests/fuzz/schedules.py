@@ -122,7 +122,10 @@ class Grower:
                 where = rng.choice(("", "", " in registers"))
                 return f"stage {array} at {statement}.{loop}{where}", nothing
             case "stream":
-                return f"stream {rng.choice(('y', 'A', 'y2', statement.partition('_')[0]))}", nothing
+                return (
+                    f"stream {rng.choice(('y', 'A', 'y2', statement.partition('_')[0]))}",
+                    nothing,
+                )
             case "prefetch":
                 array = rng.choice(("x0", "x1", "x2", "y", "A", "t0"))
                 return f"prefetch {array} at {statement}.{loop} ahead {rng.randint(0, 3)}", nothing

@@ -35,7 +35,8 @@ def test_of_one_block_nothing_is_left(start: int, count: int, n: int) -> None:
 
 def random_index(rng: random.Random, depth: int) -> Expr:
     if depth == 0:
-        return rng.choice([INNER, INNER, OUTER, M, const(rng.randint(-9, 9))])
+        leaves: list[Expr] = [INNER, INNER, OUTER, M, const(rng.randint(-9, 9))]
+        return rng.choice(leaves)
     left = random_index(rng, depth - 1)
     match rng.randrange(5):
         case 0:

@@ -34,7 +34,9 @@ def test_the_callers_values_are_read(on: str, beta: float) -> None:
     if beta == 0:
         c[0] = np.nan
     want = (0 if beta == 0 else beta * c) + a @ b
-    oracle = interpreted(SCALED, "scaled", {"A": a, "B": b, "beta": np.float32(beta), "C": c})["C"]
+    oracle = interpreted(
+        SCALED, "scaled", {"A": a, "B": b, "beta": np.asarray(beta, np.float32), "C": c}
+    )["C"]
     compiled(SCALED, "scaled", on, "scaled")(A=a, B=b, beta=beta, C=c)
     np.testing.assert_array_equal(c, want)
     np.testing.assert_array_equal(oracle, want)
@@ -102,7 +104,11 @@ def test_indices_beside_i64(on: str) -> None:
     y = np.empty(12, np.float32)
     for got in (
         compiled(NEAREST, "nearest", on)(x=x, scale=0.6, y=y),
-        tuple(interpreted(NEAREST, "nearest", {"x": x, "scale": np.float32(0.6)}, M=12).values()),
+        tuple(
+            interpreted(
+                NEAREST, "nearest", {"x": x, "scale": np.asarray(0.6, np.float32)}, M=12
+            ).values()
+        ),
     ):
         np.testing.assert_array_equal(got[0], want)
         np.testing.assert_array_equal(got[1], low + p)

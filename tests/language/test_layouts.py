@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 import tdsl
+from tdsl.built import GeneratedKernel
+from tdsl.runtime.callable import CompiledKernel
+from tdsl.runtime.emulate import EmulatedKernel
 from tests.language.run import everywhere
+
+Stored = CompiledKernel | EmulatedKernel
 
 TEXT = """
 kernel pointwise(N, C, H, W, K) {
@@ -36,6 +41,13 @@ schedule pointwise.plain for any { }
 """
 
 
+def kernel_of(text: str, name: str, on: str, schedule: str | None = None) -> Stored:
+    """A compiled kernel, which may store its arguments in orders of its own."""
+    made = tdsl.parse(text)[name].compile(target=on, schedule=schedule)
+    assert not isinstance(made, GeneratedKernel)
+    return made
+
+
 def arrays(c: int = 11, k: int = 13) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(4)
     x = rng.uniform(-1, 1, (2, c, 3, 4)).astype(np.float32)
@@ -55,7 +67,7 @@ def blocked(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("c", "k"), [(11, 13), (8, 16), (1, 1), (3, 17)])
 def test_blocks_of_channels(on: str, c: int, k: int) -> None:
     x, w, want = arrays(c, k)
-    kernel = tdsl.parse(TEXT)["pointwise"].compile(target=on, schedule="blocked")
+    kernel = kernel_of(TEXT, "pointwise", on, "blocked")
     y = kernel(x=blocked(x), w=w)
     assert y.shape == (2, -(-k // 8), 3, 4, 8)
     channels = y.transpose(0, 1, 4, 2, 3).reshape(2, -1, 3, 4)
@@ -69,14 +81,14 @@ def test_blocks_of_channels(on: str, c: int, k: int) -> None:
 @everywhere
 def test_another_order_of_dimensions(on: str) -> None:
     x, w, want = arrays()
-    kernel = tdsl.parse(TEXT)["pointwise"].compile(target=on, schedule="turned")
+    kernel = kernel_of(TEXT, "pointwise", on, "turned")
     y = kernel(x=np.ascontiguousarray(x.transpose(0, 2, 3, 1)), w=np.ascontiguousarray(w.T))
     np.testing.assert_allclose(y.transpose(0, 3, 1, 2), want, rtol=1e-5, atol=1e-5)
 
 
 def test_to_and_from_the_storage() -> None:
     x, w, want = arrays()
-    kernel = tdsl.parse(TEXT)["pointwise"].compile(target="c", schedule="blocked")
+    kernel = kernel_of(TEXT, "pointwise", "c", "blocked")
     assert kernel.layouts == {
         "x": "[n, c, h, v] as [n, c // 8, h, v, c % 8]",
         "y": "[n, k, h, v] as [n, k // 8, h, v, k % 8]",
@@ -92,7 +104,7 @@ def test_to_and_from_the_storage() -> None:
 
 def test_messages_speak_of_the_storage() -> None:
     x, w, _ = arrays()
-    kernel = tdsl.parse(TEXT)["pointwise"].compile(target="c", schedule="blocked")
+    kernel = kernel_of(TEXT, "pointwise", "c", "blocked")
     with pytest.raises(ValueError, match=r"5 dimensions, stored \[n, c, h, v\] as \[n, c // 8"):
         kernel(x=x, w=w)
     with pytest.raises(ValueError, match=r"expected shape \[2, 2, 3, 4, 8\]"):
@@ -105,7 +117,7 @@ def test_a_size_that_only_blocks_tell_is_given() -> None:
 schedule pointwise.all for any when false {
     layout w[k, c] as [k // 8, c, k % 8]""")  # fmt: skip
     x, w, want = arrays()
-    kernel = tdsl.parse(text)["pointwise"].compile(target="c", schedule="all")
+    kernel = kernel_of(text, "pointwise", "c", "all")
     with pytest.raises(TypeError, match="no shape determines the size K"):
         kernel(x=blocked(x), w=kernel.laid_out("w", w))
     y = kernel(x=blocked(x), w=kernel.laid_out("w", w), K=13)
@@ -113,7 +125,7 @@ schedule pointwise.all for any when false {
 
 
 def test_lanes_are_contiguous_in_blocks() -> None:
-    kernel = tdsl.parse(TEXT)["pointwise"].compile(target="avx2", schedule="blocked")
+    kernel = kernel_of(TEXT, "pointwise", "avx2", "blocked")
     assert "_mm256_storeu_ps(&y[" in kernel.c_source
 
 
@@ -166,7 +178,7 @@ schedule gather for any {
 def test_data_choose_the_element(on: str) -> None:
     rng = np.random.default_rng(11)
     table, at = rng.uniform(-1, 1, (7, 13)).astype(np.float32), rng.integers(0, 7, 9)
-    kernel = tdsl.parse(GATHER)["gather"].compile(target=on)
+    kernel = kernel_of(GATHER, "gather", on)
     count = kernel.laid_out("count", np.arange(7))
     y = kernel(t=kernel.laid_out("t", table), at=at.astype(np.int32), count=count, V=7, D=13)
     np.testing.assert_array_equal(kernel.natural("y", y, (9, 13)), table[at])

@@ -118,7 +118,9 @@ def test_lanes_take_a_field_with_its_stride() -> None:
     assert "&y_q[18 * b]" in compiled(text, "quantize", "avx2", "quantize").c_source
 
 
-PREPARED = BLOCKS.split("kernel")[0] + """
+PREPARED = (
+    BLOCKS.split("kernel")[0]
+    + """
 kernel dense(M, N, K) {
     in    x: f32[M, K] strides [free, 1]
     const w: f32[K, N] strides [ld, 1]
@@ -134,6 +136,7 @@ schedule dense for any {
     vectorize y.j
 }
 """
+)
 
 
 @everywhere

@@ -35,7 +35,7 @@ def without_schedules(path: Path) -> tree.File:
 
 def files() -> dict[str, tree.File]:
     """The file of each kernel."""
-    found = {}
+    found: dict[str, tree.File] = {}
     for path in sorted(FOLDER.glob("*.tdsl")):
         file = without_schedules(path)
         found |= {i.name: file for i in file.items if isinstance(i, tree.Kernel)}

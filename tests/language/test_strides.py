@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tdsl
-from tdsl.runtime.arguments import address
 from tdsl.runtime.guard import guarded
+from tdsl.runtime.memory import address
 from tests.language.run import compiled, everywhere, interpreted
 
 Array = np.ndarray[Any, Any]

@@ -25,7 +25,13 @@ LEVELS = (
     "c", "avx2", "avx2+vnni", "avx512", "avx512+vnni", "avx512+bf16",
     *(pytest.param(f"neon{e}", marks=pytest.mark.neon) for e in ("", "+dotprod", "+i8mm", "+bf16")),
 )  # fmt: skip
-DTYPES = {"u8": np.uint8, "i8": np.int8, "i16": np.int16, "i32": np.int32, "u32": np.uint32}
+DTYPES: dict[str, Any] = {
+    "u8": np.uint8,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "u32": np.uint32,
+}
 KINDS = (
     ("u8", "i8", "i32"), ("i8", "u8", "i32"), ("i8", "i8", "i32"), ("u8", "u8", "u32"),
     ("i16", "i16", "i32"), ("i8", "i8", "u32"),

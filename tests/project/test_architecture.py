@@ -40,6 +40,7 @@ ABOVE_DRIVER = [
     "tdsl.checking",
     "tdsl.cli",
     "tdsl.commands",
+    "tdsl.contracts",
     "tdsl.driver",
     "tdsl.fixes",
     "tdsl.ordering",

@@ -42,6 +42,23 @@ class Shapes:
     def shape(self, name: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(d if isinstance(d, int) else sizes[d] for d in self._shapes.get(name, ()))
 
+    def known(self, arrays: Mapping[str, Array], given: Mapping[str, int]) -> dict[str, int]:
+        """All of them: these plans have no const arguments."""
+        return self.sizes(arrays, given)
+
+    def strides(self, name: str, sizes: Mapping[str, int]) -> None:
+        """Arguments are contiguous."""
+
+    @property
+    def layouts(self) -> dict[str, str]:
+        return {}
+
+    def laid_out(self, name: str, values: Array) -> Array:
+        return values
+
+    def natural(self, name: str, stored: Array, shape: tuple[int, ...]) -> Array:
+        return stored
+
     def check_ranges(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
         """Nothing is promised."""
 

@@ -89,7 +89,7 @@ def test_loops_nest_and_own_what_is_not_inside() -> None:
 
 def test_lines_of_headers_are_not_lines_of_the_file() -> None:
     _, outer, inner = loops(GCC, "k.c")
-    assert (outer.lines, inner.lines) == ({4}, {5})
+    assert (set(outer.lines), set(inner.lines)) == ({4}, {5})
 
 
 def test_kinds_of_x86() -> None:

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from tdsl.diagnostics import UnsupportedTarget
-from tdsl.runtime.arguments import ALIGNMENT, Checker, address
+from tdsl.runtime.arguments import Checker
 from tdsl.runtime.callable import REMEMBERED, CompiledKernel
 from tdsl.runtime.interface import BuildRequest
+from tdsl.runtime.memory import ALIGNMENT, address
 from tests.runtime.support import (
     AXPY,
     AXPY_ENTRY,

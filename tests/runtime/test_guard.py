@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tdsl.runtime.arguments import address
 from tdsl.runtime.guard import PAGE, guarded, guarded_copy
+from tdsl.runtime.memory import address
 from tests.runtime.support import AXPY, AXPY_ENTRY, AXPY_SHAPES, ROOT, compiled
 
 
@@ -41,7 +41,7 @@ def test_the_next_byte_ends_the_process(end: bool, place: int) -> None:
     code = (
         "import ctypes\n"
         "from tdsl.runtime.guard import guarded\n"
-        "from tdsl.runtime.arguments import address\n"
+        "from tdsl.runtime.memory import address\n"
         f"array = guarded(4, 'u1', end={end})\n"
         "read = lambda at: ctypes.c_char.from_address(address(array) + at).value\n"
         "print([read(0), read(3)], flush=True)\n"

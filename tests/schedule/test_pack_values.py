@@ -28,7 +28,7 @@ def values(elem: ElemType) -> set[float]:
     return {1.0 + 2.0 ** (1 - digits), largest, smallest[elem.name], 2.0**digits - 1}
 
 
-def holds(wanted: ElemType, value: float) -> bool:
+def holds(wanted: ElemType, value: float | int) -> bool:
     if wanted.is_integer:
         low = -(2 ** (wanted.bits - 1)) if wanted.kind == "int" else 0
         return value == int(value) and low <= value < 2 ** (wanted.bits - (wanted.kind == "int"))
