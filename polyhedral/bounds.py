@@ -20,15 +20,21 @@ def plain_start(values: isl.Map, dim: int = 0) -> isl.PwAff:
     if least.n_piece() == 0:
         return least
     greatest = values.dim_max(dim)
-    room = greatest.sub(least).max_val()
-    if not room.is_int():
+    room = _most(greatest.sub(least))
+    if room is None:
         return least
     everywhere = values.domain()
     for _, aff in least.get_pieces():
         start = isl.PwAff.from_aff(aff)
         if not everywhere.is_subset(start.le_set(least)):
             continue
-        spread = greatest.sub(start).max_val()
-        if spread.is_int() and spread.to_python() <= room.to_python():
+        spread = _most(greatest.sub(start))
+        if spread is not None and spread <= room:
             return start
     return least
+
+
+def _most(function: isl.PwAff) -> int | None:
+    """The greatest value of a function, where it has one."""
+    most = function.as_map().range().dim_max_val(0)
+    return int(most.to_python()) if most.is_int() else None
