@@ -71,11 +71,13 @@ def compare(
     seconds: float = 0.1,
     clock: str = "cpu",
     minimum_rounds: int = 5,
+    tick: Callable[[float], None] | None = None,
 ) -> Comparison:
     """Time the candidates against the one named `baseline`, about `seconds` for each.
 
     The clock "cpu" counts the time of the calling thread alone and ignores what else the machine
-    does; functions that start threads need "wall".
+    does; functions that start threads need "wall". tick: told after each round how much of the
+    time is spent.
     """
     if baseline not in candidates:
         raise ValueError(f"the baseline {baseline!r} is not among {', '.join(candidates)}")
@@ -87,12 +89,14 @@ def compare(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        stop = time.perf_counter() + seconds * len(candidates)
-        while rounds < minimum_rounds or time.perf_counter() < stop:
+        start, wanted = time.perf_counter(), seconds * len(candidates)
+        while rounds < minimum_rounds or time.perf_counter() < start + wanted:
             for name in order:
                 samples[name].append(_batch(candidates[name], calls[name], read))
             order.reverse()  # nobody always comes after the same one
             rounds += 1
+            if tick is not None:
+                tick(min(1.0, (time.perf_counter() - start) / max(wanted, BATCH)))
     finally:
         if collecting:
             gc.enable()

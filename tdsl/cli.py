@@ -29,6 +29,7 @@ COMMANDS = {
     "run": "Compile a kernel, run it on arrays, and check the result.",
     "check": "Prove types, bounds, and the legality of every schedule.",
     "show": "Print a kernel at one level of the compiler.",
+    "bench": "Time the schedules of kernels against each other and against peers.",
     "fmt": "Rewrite files in the canonical layout.",
     "targets": "List what there is to compile for, and what runs here.",
 }

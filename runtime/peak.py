@@ -1,0 +1,133 @@
+"""What this machine can do at best: multiply-adds a second in registers, bytes a second copied.
+
+Loops of independent multiply-adds on full registers are built as kernels are. Nothing else is as
+fast, so that a kernel's speed can be told as a fraction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from tdsl.runtime.build import load
+from tdsl.runtime.interface import BuildRequest
+from tdsl.runtime.memory import empty
+
+CHAINS = 12  # enough for the latency of two units, few enough for 16 registers
+TRIPS = 100_000
+ROUNDS = 20
+COPIED = 64 << 20  # bytes, far beyond caches
+
+# Starting values come from outside: what a compiler knows, it computes.
+_TEXT = """\
+#include <stdint.h>
+{include}
+typedef {vector};
+void peak(int64_t n, const vec *in, vec *out)
+{{
+    const vec x = in[0], y = in[1];
+    vec {sums};
+    for (int64_t i = 0; i < n; i++) {{
+{steps}
+    }}
+{stores}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A multiply-add on vectors of `bytes`: C of the type, of one step, what it needs, and how
+    many multiplications and additions a step is."""
+
+    vector: str
+    step: str
+    flags: tuple[str, ...]
+    bytes: int
+    operations: int
+    include: str = ""
+
+
+def _floats(name: str, size: int, features: frozenset[str], width: int) -> _Form:
+    flags = tuple(f"-m{f}" for f in ("avx512f", "avx2", "fma") if f in features)
+    vector = f"{name} vec __attribute__((vector_size({width})))"
+    return _Form(vector, "{sum} = x * {sum} + y;", flags, width, 2 * width // size)
+
+
+def _dot(kind: str, features: frozenset[str], width: int) -> _Form | None:
+    """The widest instruction that adds products of bytes (of bf16) in groups."""
+    lanes = width // 4
+    if kind == "int8" and features & {"avx512vnni", "avxvnni"}:
+        wide = "avx512vnni" in features and width == 64
+        name, flag = ("_mm512", "-mavx512vnni") if wide else ("_mm256", "-mavxvnni")
+        bits = 512 if wide else 256
+        step = f"{{sum}} = {name}_dpbusd{'' if wide else '_avx'}_epi32({{sum}}, x, y);"
+        operations = 2 * 4 * bits // 32
+        return _Form(f"__m{bits}i vec", step, (flag,), bits // 8, operations, "immintrin.h")
+    if kind == "bf16" and "avx512bf16" in features:
+        step = "{sum} = _mm512_dpbf16_ps({sum}, (__m512bh)x, (__m512bh)y);"
+        return _Form("__m512 vec", step, ("-mavx512bf16",), 64, 2 * 2 * lanes, "immintrin.h")
+    if kind == "int8" and "dotprod" in features:
+        step = "{sum} = vdotq_s32({sum}, vreinterpretq_s8_s32(x), vreinterpretq_s8_s32(y));"
+        march = ("-march=armv8.2-a+dotprod",)
+        return _Form("int32x4_t vec", step, march, 16, 2 * 4 * 4, "arm_neon.h")
+    return None
+
+
+@cache
+def peak(kind: str, features: frozenset[str], width: int) -> float | None:
+    """Operations a second of one thread (a multiply-add is two) on registers of `width` bytes, of
+    the kinds f32, f64, int8 and bf16; None where there is no such instruction."""
+    if kind in ("f32", "f64"):
+        name, size = ("float", 4) if kind == "f32" else ("double", 8)
+        form: _Form | None = _floats(name, size, features, max(width, 16))
+    else:
+        form = _dot(kind, features, width)
+    if form is None:
+        return None
+    sums = [f"a{n}" for n in range(CHAINS)]
+    text = _TEXT.format(
+        include=f"#include <{form.include}>" if form.include else "",
+        vector=form.vector,
+        sums=", ".join(f"{s} = in[{n + 2}]" for n, s in enumerate(sums)),
+        steps="\n".join(f"        {form.step.format(sum=s)}" for s in sums),
+        stores="\n".join(f"    out[{n}] = {s};" for n, s in enumerate(sums)),
+    )
+    declaration = "void peak(int64_t n, const void *in, void *out);"
+    request = BuildRequest(
+        f"peak_{kind}",
+        text,
+        "",
+        declaration,
+        flags=("-O1", "-ffp-contract=fast", *form.flags),
+    )
+    library = load(request, mode="shared")
+    values = empty(((CHAINS + 2) * form.bytes,), np.dtype(np.uint8))
+    values[...] = 0
+    at = library.ffi.from_buffer(values)
+    call = library.lib.peak
+    seconds = _best(lambda: call(TRIPS, at, at))
+    return TRIPS * CHAINS * form.operations / seconds
+
+
+@cache
+def copy_bandwidth() -> float:
+    """Bytes a second of one thread that copies an array far larger than caches; those that are
+    read and those that are written both count."""
+    source, sink = np.ones(COPIED // 8), np.zeros(COPIED // 8)
+    return 2 * COPIED / _best(lambda: np.copyto(sink, source))
+
+
+def _best(call: Callable[[], object]) -> float:
+    """Seconds of processor time of the fastest of several calls."""
+    call()
+    found = []
+    for _ in range(ROUNDS):
+        start = time.thread_time_ns()
+        call()
+        found.append(time.thread_time_ns() - start)
+    return min(found) * 1e-9
