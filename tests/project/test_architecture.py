@@ -40,6 +40,7 @@ ABOVE_DRIVER = [
     "tdsl.checking",
     "tdsl.cli",
     "tdsl.commands",
+    "tdsl.comparison",
     "tdsl.contracts",
     "tdsl.driver",
     "tdsl.fixes",
