@@ -71,7 +71,7 @@ class _Range:
 
     text: start and count as expressions, where isl's pieces would be long.
     block: an earlier dimension whose coordinate numbers this one's blocks; then the start is that
-    times the extent, and `start` (a function of the sizes) is the first of all.
+    times the extent, and `start` is that of block 0.
     """
 
     start: isl.PwAff
@@ -105,7 +105,8 @@ def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
     at: dict[str, Expr] = {}
     for k, r in enumerate(ranges):
         if r.block is not None:
-            begin = add(scale(r.extent, at[f"x{r.block}"]), from_pw_aff(r.start, (), sizes))
+            anchor = start(r.start, r.values.domain()).text(coordinates, sizes)
+            begin = add(scale(r.extent, at[f"x{r.block}"]), anchor)
         else:
             first = start(r.start, r.values.domain())
             begin = r.text[0] if r.text else first.text(coordinates, sizes)
@@ -193,9 +194,15 @@ def _range(
     within = [k for k, p in enumerate(before) if info is not None and p.name == info.outer]
     if info is not None and within and not info.tail.balanced:
         # Blocks of a dimension: unrolled vectors, say.
-        anchor = _anchor(before[within[0]].coords[statement], coordinate, info.factor)
+        number = before[within[0]].coords[statement]
+        anchor = _anchor(number, coordinate, info.factor)
         if anchor is not None:
-            return _Range(anchor, info.factor, values, None, within[0])
+            begin: isl.PwAff | None = anchor.insert_domain(values.domain().get_space())
+        else:
+            here = key.intersect_domain(domain)
+            begin = _first_of_blocks(number, coordinate, info.factor, here)
+        if begin is not None:
+            return _Range(begin, info.factor, values, None, within[0])
     extent = _largest_spread(values)
     if extent is None or extent > MOST_ITERATIONS:
         raise CannotScan(statement, dim.name)
@@ -279,6 +286,16 @@ def _is_balanced(values: isl.Map, block: int, factor: int, ends: tuple[isl.PwAff
     return bool(said.intersect_domain(values.domain()).is_equal(values))
 
 
+def _first_of_blocks(
+    block: isl.PwAff, coordinate: isl.PwAff, factor: int, key: isl.Map
+) -> isl.PwAff | None:
+    """As `_anchor`, where the blocks are counted from a coordinate that the outer loops choose."""
+    offset = coordinate.sub(block.scale_val(isl.Val(factor)))
+    found = key.reverse().apply_range(offset.as_map()).coalesce()
+    spread = _largest_spread(found)
+    return plain_start(found) if spread is not None and spread <= factor else None
+
+
 def _anchor(block: isl.PwAff, coordinate: isl.PwAff, factor: int) -> isl.PwAff | None:
     """The first coordinate of block 0: coordinate - factor * block spans anchor..+factor."""
     offset = coordinate.sub(block.scale_val(isl.Val(factor)))
@@ -315,7 +332,7 @@ def _from_start(absolute: isl.Set, depth: int, ranges: Sequence[_Range]) -> isl.
             else:
                 number = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, depth + r.block))
                 value = value.sub(number.scale_val(isl.Val(r.extent)))
-                value = value.sub(r.start.insert_domain(space))
+                value = value.sub(_after(outer, r.start))
         result = result.flat_range_product(value.as_map())
     return result
 

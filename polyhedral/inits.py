@@ -62,10 +62,12 @@ def _chains(tree: Node) -> dict[str, tuple[Node, ...]]:
 
 def is_reduction_loop(loop: Loop, stmt: Stmt) -> bool:
     """Whether the statement's coordinate there depends on an index that it reduces."""
-    coordinate = loop.coords[stmt.name]
-    return any(
-        coordinate.involves_dims(isl.dim_type.in_, stmt.indices.index(r), 1) for r in stmt.reduction
-    )
+    return any(runs_over(loop, stmt.name, stmt.indices.index(r)) for r in stmt.reduction)
+
+
+def runs_over(loop: Loop, statement: str, index: int) -> bool:
+    """Whether a statement's coordinate there depends on one of its indices."""
+    return bool(loop.coords[statement].involves_dims(isl.dim_type.in_, index, 1))
 
 
 def init_position(chain: Sequence[Node], stmt: Stmt) -> int:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tdsl.codegen.text import BITAND, PRODUCT, UNARY, C, binary, call, cast
-from tdsl.codegen.unit import Unit
+from tdsl.codegen.unit import Unit, kept
 from tdsl.ir.types import TYPES
 from tdsl.ir.vector import Dot, VType
-from tdsl.targets.dots import dot_row
+from tdsl.targets.dots import dot_row, tile_row
 from tdsl.targets.x86 import PREFIX
 
 
 def dot(unit: Unit, value: Dot, args: Sequence[C]) -> C:
     """The target's instruction, or a helper made of others."""
     type, first, second = value.type, value.first.type.elem, value.second.type.elem
-    row = dot_row(unit.target, first.name, second.name, type.lanes)
+    if value.columns:
+        row = tile_row(unit.target, first.name, second.name)
+    else:
+        row = dot_row(unit.target, first.name, second.name, type.lanes)
     if row is None:
         raise ValueError(f"no row for a dot of {first} and {second} in {type}")
     if row.feature:
@@ -71,6 +74,25 @@ def join(unit: Unit, low: C, high: C, type: VType) -> C:
         return cast(ctype, call("_mm256_set_m128i", halves[1], halves[0]))
     wide = call("_mm512_castsi256_si512", halves[0])
     return cast(ctype, call("_mm512_inserti64x4", wide, halves[1], "1"))
+
+
+def part(unit: Unit, arg: C, start: int, of: VType, type: VType) -> C:
+    """Some lanes of a vector."""
+    bits = of.lanes * of.elem.bits
+    if unit.target.family == "neon" and bits == 128 and type.lanes * 2 == of.lanes:
+        unit.headers.add("arm_neon.h")
+        half = "high" if start else "low"
+        kind = {"f": "f", "i": "s", "u": "u"}[kept(type.elem)[0]]
+        return call(f"vget_{half}_{kind}{type.elem.bits}", arg)
+    ctype, elem, size = unit.ctype(type), kept(type.elem), type.elem.bytes
+    name = f"tdsl_lanes_{elem}x{type.lanes}_of_{of.lanes}"
+    body = [
+        f"{ctype} v{' = {0}' if type.lanes > 1 else ''};",
+        f"memcpy(&v, (const char *)&x + {size} * start, {size * type.lanes});",
+        "return v;",
+    ]
+    unit.function(ctype, name, [f"{unit.ctype(of)} x", "int start"], body)
+    return call(name, arg, C(str(start)))
 
 
 def repeat_load(unit: Unit, address: C, of: VType, type: VType) -> C:

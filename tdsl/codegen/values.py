@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tdsl.codegen.casts import vector_cast
-from tdsl.codegen.dots import dot, join, repeat, repeat_load
+from tdsl.codegen.dots import dot, join, part, repeat, repeat_load
 from tdsl.codegen.index import IndexPrinter
 from tdsl.codegen.lanes import gather_lanes, load_lanes, per_lane, store_lanes
 from tdsl.codegen.literals import literal
@@ -35,6 +35,7 @@ from tdsl.ir.vector import (
     Join,
     Load,
     Op,
+    Part,
     Reduce,
     Ref,
     Repeat,
@@ -116,6 +117,8 @@ class ValuePrinter:
                 return repeat(unit, self(arg), arg.type, type)
             case Join(low, high):
                 return join(unit, self(low), self(high), type)
+            case Part(arg, start):
+                return part(unit, self(arg), start, arg.type, type)
             case Dot(acc, first, second):
                 return dot(unit, value, [self(acc), self(first), self(second)])
             case Column(rows, lane):

@@ -12,6 +12,9 @@ DOTS = {
     **{("i16", "i16", acc): 2 for acc in ("i32", "u32")},
     ("bf16", "bf16", "f32"): 2,
 }
+# The products that one lane of a tile adds: of each of two rows with each of two columns.
+TILE = (2, 2)
+TILES = {kind: 2 * count for kind, count in DOTS.items() if "i16" not in kind}
 
 
 def factors(term: Expr | None) -> tuple[Read, Read] | None:
@@ -30,10 +33,12 @@ def factors(term: Expr | None) -> tuple[Read, Read] | None:
     return (second, first) if swapped else (first, second)
 
 
-def group(reads: tuple[Read, Read], accumulator: ElemType) -> int | None:
-    """How many products one lane adds; None where no instruction adds such ones."""
+def group(reads: tuple[Read, Read], accumulator: ElemType, *, tile: bool = False) -> int | None:
+    """How many products one lane adds; None where no instruction adds such ones. tile: the lanes
+    are rows and columns."""
     first, second = reads
-    return DOTS.get((first.type.name, second.type.name, accumulator.name))
+    known = TILES if tile else DOTS
+    return known.get((first.type.name, second.type.name, accumulator.name))
 
 
 def _widened(expr: Expr) -> Read | None:

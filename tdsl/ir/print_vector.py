@@ -34,6 +34,7 @@ from tdsl.ir.vector import (
     Load,
     Misaligned,
     Op,
+    Part,
     Prefetch,
     Reduce,
     Ref,
@@ -167,8 +168,11 @@ def _value(value: Value) -> str:
             return f"repeat({_value(arg)})"
         case Join(low, high):
             return f"join({_value(low)}, {_value(high)})"
-        case Dot(acc, first, second):
-            return f"dot({_value(acc)}, {_value(first)}, {_value(second)})"
+        case Part(arg, start, type):
+            return f"lanes({start}..{start + type.lanes}, {_value(arg)})"
+        case Dot(acc, first, second, _, columns):
+            name = f"dot_{columns}" if columns else "dot"
+            return f"{name}({_value(acc)}, {_value(first)}, {_value(second)})"
         case Column(rows, lane):
             return f"column({lane}, {', '.join(map(_value, rows))})"
         case _:

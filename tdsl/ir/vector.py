@@ -171,23 +171,38 @@ class Join:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Some lanes of a vector, from lane `start` on."""
+
+    arg: Value
+    start: int
+    type: VType
+
+
+@dataclass(frozen=True)
 class Dot:
     """Lane l is acc[l] plus the sum of first[g * l + t] * second[g * l + t] for t in 0..g, where
     the operands have g times the lanes.
 
     Of integers the exact sum, which wraps in the element type of the accumulator. Of floats the
     instruction chooses order and rounding. The operands are ordered: u8 before i8.
+
+    columns: the lanes are a tile of rows and that many columns, one row after the other, and the
+    operands hold a group for each row and for each column: lane `columns * r + c` is acc[there]
+    plus the sum of first[g * r + t] * second[g * c + t]. 0: no tile.
     """
 
     acc: Value
     first: Value
     second: Value
     type: VType
+    columns: int = 0
 
     @property
     def group(self) -> int:
         """The products that are added in one lane."""
-        return self.first.type.lanes // self.type.lanes
+        rows = self.type.lanes // (self.columns or 1)
+        return self.first.type.lanes // rows
 
 
 @dataclass(frozen=True)
@@ -201,13 +216,14 @@ class Column:
 
 Value = (
     Const | Ref | Iota | Splat | Load | Gather | Op | Cast | Choose | FirstLanes | Condition
-    | Reduce | Repeat | Join | Dot | Column
+    | Reduce | Repeat | Join | Part | Dot | Column
 )  # fmt: skip
 
 # ---------------------------------------------------------------- code
 
 
 LANE = "lane'"  # the variable that stands for the lane in an origin
+ROW = "row'"  # and, while a tile of lanes is made, for the row; LANE is the column there
 TERM = "term'"  # and for the place in the group of a Dot
 
 

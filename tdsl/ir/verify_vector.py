@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from tdsl.ir.dots import DOTS
+from tdsl.ir.dots import DOTS, TILES
 from tdsl.ir.kernel import COMPARISONS, Expr, Read, Size, Var, walk
 from tdsl.ir.types import BOOL, I64
 from tdsl.ir.vector import (
@@ -40,6 +40,7 @@ from tdsl.ir.vector import (
     Load,
     Misaligned,
     Op,
+    Part,
     Prefetch,
     Reduce,
     Ref,
@@ -336,6 +337,10 @@ class _Verifier:
             case Join(low, high):
                 fits = low.type == high.type == replace(type, lanes=lanes // 2)
                 return None if fits else f"{low.type} and {high.type} joined as {type}"
+            case Part(arg, start):
+                fits = replace(arg.type, lanes=lanes) == type and start % lanes == 0
+                fits = fits and start + lanes <= arg.type.lanes and not type.is_mask
+                return None if fits else f"lanes {start}.. of {arg.type} as {type}"
             case Dot():
                 return self._dot_problem(value)
             case _:
@@ -344,8 +349,14 @@ class _Verifier:
     def _dot_problem(self, dot: Dot) -> str | None:
         first, second = dot.first.type, dot.second.type
         kind = (first.elem.name, second.elem.name, dot.type.elem.name)
-        fits = dot.acc.type == dot.type and kind in DOTS
-        fits = fits and first.lanes == second.lanes == DOTS[kind] * dot.type.lanes
+        known = TILES if dot.columns else DOTS
+        fits = dot.acc.type == dot.type and kind in known
+        rows = columns = dot.type.lanes
+        if dot.columns:
+            rows, columns = rows // dot.columns, dot.columns
+            fits = fits and rows * columns == dot.type.lanes
+        fits = fits and first.lanes == known[kind] * rows
+        fits = fits and second.lanes == known[kind] * columns
         return None if fits else f"a dot of {first} and {second} into {dot.acc.type}"
 
     def _op_problem(self, op: Op) -> str | None:

@@ -30,6 +30,7 @@ from tdsl.ir.vector import (
     Load,
     Misaligned,
     Op,
+    Part,
     Prefetch,
     Reduce,
     Ref,
@@ -43,7 +44,7 @@ from tdsl.ir.vector import (
 
 VALUES = (
     Const, Ref, Iota, Splat, Load, Gather, Op, Cast, Choose, FirstLanes, Condition, Reduce,
-    Repeat, Join, Dot, Column,
+    Repeat, Join, Part, Dot, Column,
 )  # fmt: skip
 
 
@@ -52,7 +53,7 @@ def operands(value: Value) -> tuple[Value, ...]:
     match value:
         case Const() | Ref() | Iota() | FirstLanes() | Condition():
             return ()
-        case Splat(arg) | Cast(_, arg) | Reduce(_, arg) | Repeat(arg):
+        case Splat(arg) | Cast(_, arg) | Reduce(_, arg) | Repeat(arg) | Part(arg):
             return (arg,)
         case Load(_, _, _, _, mask):
             return () if mask is None else (mask,)

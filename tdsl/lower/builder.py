@@ -157,7 +157,7 @@ class Code:
         value = item.value
         # A register may change afterwards: what is remembered is the value that was stored.
         register = isinstance(value, v.Ref) and value not in self._loaded.values()
-        if register or isinstance(value, v.Op | v.Cast | v.Choose | v.Dot):
+        if register or isinstance(value, v.Op | v.Cast | v.Choose | v.Dot | v.Part):
             ref = v.Ref(self.names.fresh(item.buffer), value.type)
             self.items.append(v.Let(ref.name, value))
             value = ref
@@ -261,8 +261,10 @@ def rebuild(value: v.Value, args: list[v.Value]) -> v.Value:
             return v.Repeat(args[0], type)
         case v.Join(_, _, type):
             return v.Join(args[0], args[1], type)
-        case v.Dot(_, _, _, type):
-            return v.Dot(args[0], args[1], args[2], type)
+        case v.Part(_, start, type):
+            return v.Part(args[0], start, type)
+        case v.Dot(_, _, _, type, columns):
+            return v.Dot(args[0], args[1], args[2], type, columns)
         case v.Column(_, lane, type):
             return v.Column(tuple(args), lane, type)
         case _:

@@ -16,9 +16,10 @@ from tdsl.ir.walk_vector import operands
 from tdsl.lower.builder import Code
 from tdsl.lower.context import Context
 from tdsl.lower.dots import Terms, dot_value
-from tdsl.lower.keep import COMBINE, home_of, partial_for, register_for
+from tdsl.lower.keep import COMBINE, home_of, part_for, partial_for, register_for
 from tdsl.lower.memory import stored_type
 from tdsl.lower.registers import Register, Writer
+from tdsl.lower.tiles import Tile, tile_value
 from tdsl.lower.values import Values, has_data, uniform
 from tdsl.polyhedral.known import has_choice, range_facts
 from tdsl.polyhedral.packed_reads import read_alone
@@ -29,13 +30,14 @@ from tdsl.polyhedral.program import Stmt
 class Copy:
     """Where the writing out of dimensions stands: the lanes of the chunk, how many of them run
     (None: all), the chunk's place in its block, conditions that are to be tested, and the terms
-    that an instruction adds in each lane."""
+    that an instruction adds in each lane. tile: the lanes are rows and columns."""
 
     lanes: int = 1
     count: Expr | None = None
     chunk: int = 0
     tests: tuple[Expr, ...] = ()
     terms: Terms | None = None
+    tile: Tile | None = None
 
 
 def write_copy(
@@ -58,6 +60,9 @@ def write_copy(
         context.places, index, copy.lanes, context.numerics, lambda *_: None,
         decide(context, copy), loops=context.loops,
     )  # fmt: skip
+    if copy.tile is not None:
+        bits = stored_type(context.program.arrays[stmt.write.array].type).bits
+        values = replace(values, rows=copy.tile.rows, tail=copy.tile.mask(bits))
     if copy.count is not None:
         bits = context.program.arrays[stmt.write.array].type.bits
         first = copy.chunk == 0 and guard is None
@@ -98,11 +103,15 @@ class _Write:
         terms = self.copy.terms
         if terms is None:
             value = values.value(stmt.value, chosen)
+        elif self.copy.tile is not None:
+            value = tile_value(self.context, stmt, values, self.copy.tile, terms)
         else:
             value = dot_value(self.context, stmt, values, terms, self.copy.count)
         array = stmt.write.array
         subscript = [values.here(i) for i in stmt.write.subscript]
         offset = self.context.places[array].offset(subscript)
+        if self.copy.tile is not None:
+            offset = self.copy.tile.offset(array, offset)
         if has_data(offset):
             self._scatter(value, offset)
         elif stmt.is_update and values.lanes > 1 and _one_element(offset):
@@ -136,6 +145,8 @@ class _Write:
     @property
     def _origin(self) -> v.Origin:
         index, terms = tuple(self.values.index.values()), self.copy.terms
+        if self.copy.tile is not None:
+            index = tuple(map(self.copy.tile.of_lanes, index))
         if terms is None:
             return v.Origin(self.stmt.name, index, self.masked)
         count = terms.count if terms.overrun else None
@@ -270,10 +281,14 @@ def _kept(
         return None
     if values.lanes > 1 and _one_element(offset):
         single = replace(values, lanes=1, tail=None)
+        if (one := part_for(context, array, offset, 1)) is not None:
+            return v.Splat(one, values.type(one.type.elem))
         register = register_for(context, array, offset, single, writer=None, mask=mask)
         register.touched = True
         scalar = v.Ref(register.name, register.type)
         return v.Splat(scalar, values.type(register.type.elem))
+    if (part := part_for(context, array, offset, values.lanes)) is not None:
+        return part
     register = register_for(context, array, offset, values, writer=None, mask=mask)
     register.touched = True
     return v.Ref(register.name, register.type)

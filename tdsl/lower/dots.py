@@ -10,7 +10,7 @@ an integer operand that exists beyond the end need not be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tdsl.diagnostics import Error, IllegalSchedule
@@ -50,7 +50,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class _Place:
+class OperandPlace:
     """An operand's element at lane 0 and term 0, and what its subscripts say of the others.
 
     stride: elements from lane to lane. lanes, terms: whether all of a whole block lie inside the
@@ -106,7 +106,7 @@ def _operand(
     context: Context, read: k.Read, values: Values, terms: Terms, count: k.Expr | None
 ) -> v.Value:
     place = context.places[read.array]
-    found = _place(place, read, values.index, values.lanes, terms.group)
+    found = place_of(place, read, values.index, values.lanes, terms.group)
     assert found is not None
     group, wide = terms.group, terms.group * values.lanes
     type = v.VType(read.type, wide)
@@ -114,7 +114,7 @@ def _operand(
         if found.stride == const(0) or terms.count is not None:
             raise CannotKeep(read.array, "groups that all lanes share are read from memory")
         return _kept(context, read, values, found.base, wide)
-    some = _mask(read.type, group)
+    some = lane_mask(read.type, group)
     partial: v.Value | None = None
     readable = found.terms or place.array.role in v.OWN
     if terms.count is not None and not (terms.overrun and readable):
@@ -126,7 +126,7 @@ def _operand(
             partial = here if partial is None else v.Op("and", (partial, here), some)
         load = v.Load(read.array, found.base, v.VType(read.type, group), None, partial)
         return v.Repeat(load, type)
-    every = _mask(read.type, wide)
+    every = lane_mask(read.type, wide)
     masks: list[v.Value] = []
     if count is not None and not found.lanes:
         masks.append(v.FirstLanes(scale(group, count), every))
@@ -144,7 +144,7 @@ def _kept(context: Context, read: k.Read, values: Values, base: k.Expr, wide: in
     while lanes > 1 and (base, lanes) not in scope.registers:
         lanes //= 2
     size = lanes * read.type.bytes
-    if lanes < wide and not {size, 2 * size} <= set(context.target.widths) or lanes == 1:
+    if (lanes < wide and not {size, 2 * size} <= set(context.target.widths)) or lanes == 1:
         raise CannotKeep(read.array, "`dot` reads it in other lanes than those that write it")
     narrow = replace(values, lanes=lanes, tail=None)
     parts: list[v.Value] = []
@@ -160,41 +160,48 @@ def _kept(context: Context, read: k.Read, values: Values, base: k.Expr, wide: in
     return parts[0]
 
 
-def _mask(elem: ElemType, lanes: int) -> v.VType:
+def lane_mask(elem: ElemType, lanes: int) -> v.VType:
+    """The type of a mask for so many elements."""
     return v.VType(BOOL, lanes, elem.bits)
 
 
-def _place(
-    place: Place, read: k.Read, index: Mapping[str, k.Expr], lanes: int, group: int
-) -> _Place | None:
-    """None where the terms are not next to each other, or lanes are neither so nor shared."""
+def place_of(
+    place: Place,
+    read: k.Read,
+    index: Mapping[str, k.Expr],
+    lanes: int,
+    group: int,
+    lane: str = v.LANE,
+) -> OperandPlace | None:
+    """None where the terms are not next to each other, or lanes are neither so nor shared. lane:
+    the variable over the lanes."""
     there = [simplify(substitute(i, index)) for i in read.indices]
-    here = [whole_blocks(whole_blocks(i, v.LANE, lanes), v.TERM, group) for i in there]
+    here = [whole_blocks(whole_blocks(i, lane, lanes), v.TERM, group) for i in there]
     if any(has_data(i) for i in here):
         return None
     by_term = linear_in(place.offset(here), v.TERM)
     if by_term is None or by_term[1] != const(1):
         return None
-    by_lane = linear_in(by_term[0], v.LANE)
+    by_lane = linear_in(by_term[0], lane)
     if by_lane is None or by_lane[1] not in (const(0), const(group)):
         return None
     shape = place.array.shape
     inside = {
         name: all(
-            _within(i, extent, lanes, group)
+            _within(i, extent, lane, lanes, group)
             for i, extent in zip(here, shape, strict=True)
             if name in variables(i)
         )
-        for name in (v.LANE, v.TERM)
+        for name in (lane, v.TERM)
     }
-    moves = any(v.LANE in variables(i) for i in there)
-    return _Place(by_lane[0], by_lane[1], inside[v.LANE], inside[v.TERM], moves)
+    moves = any(lane in variables(i) for i in there)
+    return OperandPlace(by_lane[0], by_lane[1], inside[lane], inside[v.TERM], moves)
 
 
-def _within(index: k.Expr, extent: k.Expr, lanes: int, group: int) -> bool:
+def _within(index: k.Expr, extent: k.Expr, lane: str, lanes: int, group: int) -> bool:
     """Whether a subscript is inside a constant extent for all lanes and terms of a block."""
     by_term = linear_in(index, v.TERM)
-    by_lane = None if by_term is None else linear_in(by_term[0], v.LANE)
+    by_lane = None if by_term is None else linear_in(by_term[0], lane)
     if by_term is None or by_lane is None or not isinstance(extent, k.Const):
         return False
     parts = (by_lane[0], by_lane[1], by_term[1])
@@ -209,7 +216,8 @@ def _within(index: k.Expr, extent: k.Expr, lanes: int, group: int) -> bool:
 # ---------------------------------------------------------------- refusals
 
 
-def _refusal(stmt: Stmt, message: str, help: str) -> Error:
+def layout_refusal(stmt: Stmt, message: str, help: str) -> Error:
+    """Of operands that do not lie as an instruction reads them."""
     return IllegalSchedule.at(stmt.span, message, help=help)
 
 
@@ -226,12 +234,12 @@ def _refuse_layout(
     index = {name: simplify(substitute(e, here)) for name, e in instance.index}
     places = {}
     for read in reads:
-        found = _place(context.places[read.array], read, index, 2, group)
+        found = place_of(context.places[read.array], read, index, 2, group)
         if found is None:
             raise _not_packed(stmt, instance, read, index, (lane.name, dim.name))
         places[read.array] = found
     if all(p.stride == const(0) for p in places.values()):
-        raise _refusal(
+        raise layout_refusal(
             stmt,
             f"dot {dim.name}: nothing that {stmt.name} multiplies differs between the lanes of "
             f"{lane.name}",
@@ -249,11 +257,19 @@ def _not_packed(
     lane, term = names
     used = [x for i in read.indices for x in sorted(variables(simplify(substitute(i, index))))]
     moves = v.LANE in used
-    outer = [x.split("'")[0] for x in dict.fromkeys(used) if x not in (v.LANE, v.TERM)]
-    order = ", ".join([*outer, *([lane] if moves else []), term])
-    wanted = f"[{lane}, {term}]" if moves else term
+    return not_packed(stmt, read, used, [lane] if moves else [], term)
+
+
+def not_packed(
+    stmt: Stmt, read: k.Read, used: Sequence[str], lanes: Sequence[str], term: str
+) -> Error:
+    """The refusal that names the copy that would lie right. used: the variables of the element;
+    lanes: the loops that are to be just outside the terms."""
+    outer = [x.split("'")[0] for x in dict.fromkeys(used) if x not in (v.LANE, v.ROW, v.TERM)]
+    order = ", ".join([*outer, *lanes, term])
+    wanted = f"[{', '.join([*lanes, term])}]" if lanes else term
     array = read.array
-    return _refusal(
+    return layout_refusal(
         stmt,
         f"dot {term}: what {stmt.name} reads of {array} is not contiguous over {wanted}",
         help=f"pack {stmt.name}.{array} as {array}p[{order}], at a loop outside those",

@@ -59,6 +59,33 @@ def joined_leaf(leaf: Leaf, places: int, *, high: bool) -> Leaf:
     )
 
 
+def at_places(leaf: Leaf, lanes: Ints | None) -> Leaf:
+    """An element of some lanes, over and over where they are named so; None: as it is."""
+    if lanes is None:
+        return leaf
+
+    def chosen(values: A) -> A:
+        return values if values.shape[-1] == 1 else values[..., lanes]
+
+    held = lanes if leaf.lanes is None else leaf.lanes[lanes]
+    return replace(
+        leaf,
+        element=None if leaf.element is None else chosen(leaf.element),
+        on=Mask(chosen(leaf.on.may), chosen(leaf.on.must)),
+        instead=_all(leaf.instead, lambda part: at_places(part, lanes)),
+        lanes=held,
+    )
+
+
+def operand_places(dot: v.Dot) -> tuple[Ints | None, Ints | None]:
+    """For each place of a tile, the lane of either operand; None where it is the place itself."""
+    if not dot.columns:
+        return None, None
+    place = np.arange(dot.type.lanes * dot.group)
+    lane, term = place // dot.group, place % dot.group
+    return (lane // dot.columns) * dot.group + term, (lane % dot.columns) * dot.group + term
+
+
 def _all(parts: tuple[Leaf, ...] | None, edit: Callable[[Leaf], Leaf]) -> tuple[Leaf, ...] | None:
     return None if parts is None else tuple(edit(part) for part in parts)
 
@@ -74,7 +101,10 @@ def running_terms(
     found = next((p for p in resolved(value, lets) if isinstance(p, v.Dot)), None)
     if found is None:
         return None
-    first, second = (_loaded(x, lets, env) for x in (found.first, found.second))
+    first, second = (
+        _of_places(_loaded(x, lets, env), places)
+        for x, places in zip((found.first, found.second), operand_places(found), strict=True)
+    )
     runs = first.must & second.must
     doubtful = (first.may != first.must) | (second.may != second.must)
     if found.type.elem.is_float:
@@ -82,10 +112,22 @@ def running_terms(
     return runs, doubtful
 
 
-def sides_of(value: v.Value, lets: Mapping[str, v.Value]) -> tuple[v.Value, ...]:
-    """What the Dot of a value multiplies."""
+def _of_places(mask: Mask, places: Ints | None) -> Mask:
+    if places is None:
+        return mask
+    may, must = (m if m.shape[-1] == 1 else m[..., places] for m in (mask.may, mask.must))
+    return Mask(may, must)
+
+
+def sides_of(
+    value: v.Value, lets: Mapping[str, v.Value]
+) -> tuple[tuple[v.Value, Ints | None], ...]:
+    """What the Dot of a value multiplies, with the lane of each place."""
     found = next((p for p in resolved(value, lets) if isinstance(p, v.Dot)), None)
-    return () if found is None else (found.first, found.second)
+    if found is None:
+        return ()
+    first, second = operand_places(found)
+    return (found.first, first), (found.second, second)
 
 
 def is_zero(expr: Expr | None, env: Env) -> Bools:

@@ -35,6 +35,8 @@ from tdsl.lower.peel import write_row
 from tdsl.lower.prefetch import prefetch
 from tdsl.lower.registers import CannotKeep, Guards, Scope
 from tdsl.lower.rename import rename, renamed_hints
+from tdsl.lower.specialize import instances
+from tdsl.lower.tiles import guarded, tile_of, tiled
 from tdsl.lower.turn import write_turned
 from tdsl.polyhedral.known import Facts, range_facts
 
@@ -46,17 +48,19 @@ FALSE = Const(False, BOOL)
 @dataclass
 class Expander:
     """Lowers one function. widths, groups: of the dimensions of the instance at hand, which are
-    the same in all its copies."""
+    the same in all its copies. tiles: statements whose lanes are rows and columns."""
 
     context: Context
     widths: dict[str, tuple[int, ...]] = field(default_factory=dict)
     groups: dict[tuple[str, int], bool] = field(default_factory=dict)
+    tiles: frozenset[str] = frozenset()
 
     # ---------------------------------------------------------------- structure
 
     def function(self, block: ir.Block, taken: frozenset[str]) -> v.Block:
         """The whole body; `taken`: names that variables must not have."""
         code = Code(Names(taken), self.context.frozen)
+        self.tiles = tiled(self.context, instances(block))
         self._block(block, code, frozenset())
         return v.Block(tuple(code.items))
 
@@ -215,8 +219,9 @@ class Expander:
             write_turned(self.context, instance, env, copy, code, element)
             return
         if dim.mark == "vector":
-            if copy.lanes > 1:
-                raise AssertionError("two vector loops around one statement")
+            if rest and rest[0].mark == "vector":
+                self._pair(instance, dim, rest[0], rest[1:], env, copy, code)
+                return
             if dim.var not in self.widths:
                 self.widths[dim.var] = self._widths(instance, dim)
             row = None if rest else self.context.rows.of_dim(instance, dim, env)
@@ -233,7 +238,7 @@ class Expander:
                     chunk = replace(chunk, tests=(*copy.tests, compare("gt", count, const(0))))
                 self._dims(instance, rest, {**env, dim.var: here}, chunk, code)
             return
-        if dim.mark == "dot" and self._in_groups(instance, dim, copy.lanes):
+        if dim.mark == "dot" and self._in_groups(instance, dim, copy):
             overrun = dim.count is not None and dim.tail == "overrun"
             group = replace(copy, terms=Terms(dim.extent, dim.count, overrun))
             self._dims(instance, rest, {**env, dim.var: Var(v.TERM)}, group, code)
@@ -251,8 +256,35 @@ class Expander:
         reads = self.context.program.statements[instance.statement].reads
         return any(self.context.scope(read.array) is not None for read in reads)
 
-    def _in_groups(self, instance: ir.Instance, dim: ir.Dim, lanes: int) -> bool:
-        key = dim.var, lanes
+    def _pair(
+        self,
+        instance: ir.Instance,
+        rows: ir.Dim,
+        columns: ir.Dim,
+        rest: tuple[ir.Dim, ...],
+        env: dict[str, Expr],
+        copy: Copy,
+        code: Code,
+    ) -> None:
+        """Two vector loops: rows and columns of one register, or a register for each row."""
+        if instance.statement in self.tiles:
+            tile = tile_of(self.context, instance, rows, columns)
+            here = {**env, rows.var: Var(v.ROW), columns.var: Var(v.LANE)}
+            lanes = replace(copy, lanes=tile.lanes, tile=tile)
+            self._dims(instance, rest, here, lanes, code)
+            return
+        for number in range(rows.extent):
+            tests = copy.tests
+            if rows.count is not None:
+                tests = (*tests, compare("gt", rows.count, const(number)))
+            row = replace(copy, chunk=copy.chunk * 64 + number, tests=tests)
+            here = {**env, rows.var: const(number)}
+            self._dims(instance, (columns, *rest), here, row, code)
+
+    def _in_groups(self, instance: ir.Instance, dim: ir.Dim, copy: Copy) -> bool:
+        if sum(d.mark == "vector" for d in instance.dims) > 1:
+            return copy.tile is not None
+        key, lanes = (dim.var, copy.lanes), copy.lanes
         if key not in self.groups:
             self.groups[key] = in_groups(self.context, instance, dim, lanes)
         return self.groups[key]
@@ -282,7 +314,11 @@ class Expander:
         tests = copy.tests
         if instance.guard is not None:
             guard = simplify(substitute(instance.guard, env))
-            if v.LANE not in variables(guard):
+            if copy.tile is not None:
+                stmt = self.context.program.statements[instance.statement]
+                tile, more = guarded(stmt, copy.tile, guard)
+                copy, tests, guard = replace(copy, tile=tile), (*tests, *more), None
+            elif v.LANE not in variables(guard):
                 tests, guard = (*tests, guard), None
         known = {t: self.context.known.decide(t, self.context.facts) for t in tests}
         if False in known.values():

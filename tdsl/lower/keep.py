@@ -8,6 +8,7 @@ from tdsl.ir.index import (
     compare,
     conjunction,
     const,
+    constant_difference,
     minimum,
     mul,
     simplify,
@@ -68,6 +69,24 @@ def register_for(
         register.written = either(register.written, guards)
         register.writers |= {writer}
     return register
+
+
+def part_for(context: Context, array: str, offset: Expr, lanes: int) -> v.Part | None:
+    """Lanes of a wider register of what is in no memory, for a read of elements there; None where
+    no such register has been written."""
+    scope, _ = context.scopes[array]
+    base, stride = scope.place(offset, lanes)
+    if not scope.private or stride is not None or (base, lanes) in scope.registers:
+        return None
+    for register in scope.registers.values():
+        gap = constant_difference(base, register.offset)
+        if gap is None or register.stride is not None or not register.written or gap % lanes:
+            continue
+        if 0 <= gap <= register.type.lanes - lanes:
+            register.touched = True
+            ref = v.Ref(register.name, register.type)
+            return v.Part(ref, gap, v.VType(register.type.elem, lanes))
+    return None
 
 
 def partial_for(

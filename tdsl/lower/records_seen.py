@@ -75,7 +75,8 @@ class Leaf:
     """An element that a value is made of. element: None where data decide it.
 
     instead: a value that was stored is what that element holds, or what it was made of itself.
-    register: the one that holds it, and in which iterations of its block.
+    register: the one that holds it, and in which iterations of its block; lanes: those of its lanes
+    that are read (None: all).
     """
 
     array: str
@@ -84,6 +85,7 @@ class Leaf:
     time: Time
     instead: tuple[Leaf, ...] | None = None
     register: tuple[Register, Ints] | None = None
+    lanes: Ints | None = None
 
 
 @dataclass

@@ -53,6 +53,7 @@ class Values:
     loops: those around of few iterations: the variable, where it begins, how many at most.
     first: lane 0 runs, so that a load from memory of our own needs no mask for the others: nothing
     depends on what they hold. kept: the arrays that have elements in registers here.
+    rows: the lanes are so many rows, over Var(ROW), and Var(LANE) is the column; 0: one row.
     """
 
     places: Mapping[str, Place]
@@ -65,6 +66,7 @@ class Values:
     loops: tuple[tuple[str, k.Expr, int], ...] = ()
     first: bool = False
     kept: frozenset[str] = frozenset()
+    rows: int = 0
 
     # ---------------------------------------------------------------- types
 
@@ -225,7 +227,10 @@ class Values:
         here = simplify(substitute(expr, self.index))
         for var, lo, count in self.loops:
             here = in_block(here, var, lo, count)
-        return whole_blocks(here, v.LANE, self.lanes) if v.LANE in variables(here) else here
+        if self.rows:
+            here = whole_blocks(here, v.ROW, self.rows)
+        columns = self.lanes // (self.rows or 1)
+        return whole_blocks(here, v.LANE, columns) if v.LANE in variables(here) else here
 
     def _is_uniform(self, expr: k.Expr) -> bool:
         """Whether an index expression is the same in all lanes, and no data."""

@@ -18,7 +18,15 @@ from tdsl.ir.kernel import Expr
 from tdsl.ir.vector import Home
 from tdsl.ir.walk_vector import VALUES, item_values, operands, values_in
 from tdsl.lower.accesses import Memory, reads
-from tdsl.lower.dots_seen import joined_leaf, repeated_leaf, running_terms, sides_of, spread_leaf
+from tdsl.lower.dots_seen import (
+    at_places,
+    joined_leaf,
+    operand_places,
+    repeated_leaf,
+    running_terms,
+    sides_of,
+    spread_leaf,
+)
 from tdsl.lower.masks_seen import EVERYWHERE, Mask, lane_numbers, mask_of, numbers
 from tdsl.lower.records_seen import (
     Done,
@@ -282,8 +290,8 @@ class Walk:
                 runs = env[v.TERM] < evaluate(origin.count, env)
                 behind, active = np.broadcast_to(active & ~runs, shape), active & runs
                 sides = tuple(
-                    tuple(self._leaves(side, table, scope, None))
-                    for side in sides_of(value, scope.lets)
+                    tuple(at_places(x, at) for x in self._leaves(side, table, scope, None))
+                    for side, at in sides_of(value, scope.lets)
                 )
         index = {
             name: np.broadcast_to(evaluate(expr, env), shape)
@@ -351,14 +359,18 @@ class Walk:
                     yield replace(leaf, on=leaf.on.within(on))
                 for leaf in self._leaves(other, table, scope, made):
                     yield replace(leaf, on=leaf.on.within(on.others))
-            case v.Dot(acc, first):
+            case v.Part(arg, start, type):
+                for leaf in self._leaves(arg, table, scope, made):
+                    yield at_places(leaf, np.arange(start, start + type.lanes))
+            case v.Dot(acc, first, second, type):
                 for leaf in self._leaves(acc, table, scope, made):
-                    yield spread_leaf(leaf, first.type.lanes)
-                for operand in (value.first, value.second):
-                    yield from self._leaves(operand, table, scope, made)
+                    yield spread_leaf(leaf, type.lanes * value.group)
+                for operand, at in zip((first, second), operand_places(value), strict=True):
+                    for leaf in self._leaves(operand, table, scope, made):
+                        yield at_places(leaf, at)
             case _:
                 pass
-        if not isinstance(value, v.Ref | v.Repeat | v.Join | v.Choose | v.Dot | v.Column):
+        if not isinstance(value, v.Ref | v.Repeat | v.Join | v.Choose | v.Part | v.Dot | v.Column):
             for operand in operands(value):
                 yield from self._leaves(operand, table, scope, made)
 
@@ -413,7 +425,9 @@ class Walk:
         for leaf in write.leaves:
             if leaf.register is not None:
                 register, ids = leaf.register
-                if (active & ~spread(register.known[ids], active.shape[1])).any():
+                known = register.known[ids]
+                held = known if leaf.lanes is None else known[:, leaf.lanes]
+                if (active & ~spread(held, active.shape[1])).any():
                     raise Miscompiled(f"{stmt.name} reads {register.name}, which holds nothing")
             match(leaf, accesses, active, found, stmt)
         for access, leaves in zip(accesses, found, strict=True):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from tdsl.diagnostics import IllegalSchedule, Note, Span
 from tdsl.polyhedral import dependences, legality
 from tdsl.polyhedral.edit import find, jammed
 from tdsl.polyhedral.explain import describe_violation
+from tdsl.polyhedral.extent import extent
 from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.program import Dependence, Violation
-from tdsl.polyhedral.tree import Loop, Node, loops, statements
+from tdsl.polyhedral.tree import Loop, Node, loops, loops_of, statements
 from tdsl.schedule.hints import refusal
 from tdsl.schedule.state import LoopAt, State
+
+WIDEST = 64  # bytes of the largest register of any target
 
 
 def order(state: State) -> tuple[Violation, ...]:
@@ -65,22 +69,36 @@ def jams(loop: Loop) -> bool:
 def shape(state: State, span: Span | None) -> None:
     """Refuse lanes inside lanes and threads inside threads."""
     for name in statements(state.tree):
-        _shape(state.tree, name, span)
+        _shape(state, name, span)
 
 
-def _shape(node: Node, statement: str, span: Span | None) -> None:
-    seen: dict[str, str] = {}
-    for loop in loops(node):
-        if statement not in loop.coords or loop.mark not in ("vector", "parallel"):
+def _shape(state: State, statement: str, span: Span | None) -> None:
+    seen: dict[str, Loop] = {}
+    for loop in loops_of(state.tree, statement):
+        if loop.mark not in ("vector", "parallel"):
             continue
-        if loop.mark in seen:
+        outer = seen.get(loop.mark)
+        if outer is not None and not (loop.mark == "vector" and is_tile(state, outer, loop)):
             words = {"vector": "vectorized", "parallel": "parallel"}[loop.mark]
+            pair = ", or its two innermost ones where a register holds both"
             raise refusal(
                 span,
-                f"{seen[loop.mark]} and {loop.name} around {statement} would both be {words}",
-                help=f"one loop on a path may be {words}",
+                f"{outer.name} and {loop.name} around {statement} would both be {words}",
+                help=f"one loop on a path may be {words}{pair if loop.mark == 'vector' else ''}",
             )
-        seen[loop.mark] = loop.name
+        seen[loop.mark] = loop
+
+
+def is_tile(state: State, rows: Loop, columns: Loop) -> bool:
+    """Whether two vector loops are the rows and columns of one register: innermost, one directly
+    inside the other, and few iterations together. Terms that an instruction adds may be inside."""
+    if rows.body is not columns or any(inner.mark != "dot" for inner in loops(columns.body)):
+        return False
+    at = statements(columns)[0]
+    counts = [extent(state.program, state.tree, at, loop.name) for loop in (rows, columns)]
+    size = max(state.program.arrays[state.program.statements[s].write.array].type.bytes
+               for s in statements(columns))  # fmt: skip
+    return all(counts) and prod(n or 0 for n in counts) * size <= WIDEST
 
 
 def illegal(

@@ -21,6 +21,7 @@ from tdsl.polyhedral.text import element_text, instance_text, sizes_text
 from tdsl.polyhedral.tree import Loop, Node
 from tdsl.schedule import check, marks
 from tdsl.schedule.directives import LoopRef, Store
+from tdsl.schedule.dots import tile_layout
 from tdsl.schedule.hints import closest, refusal
 from tdsl.schedule.layouts import dimension, layout_of
 from tdsl.schedule.literal import integer
@@ -207,6 +208,8 @@ def _localized(state: State, tree: Node, request: ComputeRequest) -> State:
     home = () if request.store is None else path_to(tree, *request.store)
     where = "at root" if request.store is None else f"at {request.store[1]}"
     what = f"{array} cannot be stored {where}"
+    if request.memory == "registers" and request.layout is None:
+        request = replace(request, layout=tile_layout(state, array))
     if request.memory is not None:
         what += f" in {request.memory}"
     try:

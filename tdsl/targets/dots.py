@@ -37,6 +37,25 @@ def dot_row(target: Target, first: str, second: str, lanes: int) -> DotRow | Non
     return _rows(target).get((first, second, lanes))
 
 
+def tile_row(target: Target, first: str, second: str) -> DotRow | None:
+    """The instruction that adds to a tile of two rows and two columns, or None."""
+    row = _TILES.get((first, second)) if target.family == "neon" else None
+    return row if row is not None and row.feature in target.features else None
+
+
+def _tiles() -> Iterator[DotRow]:
+    """Products of 2 x 8 bytes with 2 x 8 others, or of 2 x 4 bf16."""
+    unsigned = "vreinterpretq_s32_u32(vmmlaq_u32(vreinterpretq_u32_s32({0}), {1}, {2}))"
+    yield DotRow("u8", "i8", 4, "vusmmlaq_s32({0}, {1}, {2})", (), "i8mm")
+    yield DotRow("i8", "i8", 4, "vmmlaq_s32({0}, {1}, {2})", (), "i8mm")
+    yield DotRow("u8", "u8", 4, unsigned, (), "i8mm")
+    b, c = (f"vreinterpretq_bf16_u16({{{n}}})" for n in (1, 2))
+    yield DotRow("bf16", "bf16", 4, f"vbfmmlaq_f32({{0}}, {b}, {c})", (), "bf16")
+
+
+_TILES = {(row.first, row.second): row for row in _tiles()}
+
+
 @cache
 def _rows(target: Target) -> dict[tuple[str, str, int], DotRow]:
     found: dict[tuple[str, str, int], DotRow] = {}
