@@ -20,7 +20,7 @@ from tdsl.runtime.memory import empty
 CHAINS = 12  # enough for the latency of two units, few enough for 16 registers
 TRIPS = 100_000
 ROUNDS = 20
-COPIED = 64 << 20  # bytes, far beyond caches
+SETTLED = 1 << 20  # bytes
 
 # Starting values come from outside: what a compiler knows, it computes.
 _TEXT = """\
@@ -115,11 +115,19 @@ def peak(kind: str, features: frozenset[str], width: int) -> float | None:
 
 
 @cache
-def copy_bandwidth() -> float:
-    """Bytes a second of one thread that copies an array far larger than caches; those that are
-    read and those that are written both count."""
-    source, sink = np.ones(COPIED // 8), np.zeros(COPIED // 8)
-    return 2 * COPIED / _best(lambda: np.copyto(sink, source))
+def copy_seconds(bytes: int) -> float:
+    """How long one thread takes to move that many bytes by a copy, which reads half of them and
+    writes half, over and over: what fits into a cache is there."""
+    shape, dtype = (bytes // 2,), np.dtype(np.uint8)
+    source, sink = empty(shape, dtype), empty(shape, dtype)
+    source[...] = sink[...] = 1
+    times = max(1, 2 * SETTLED // max(1, bytes))  # in one batch, long for the clock
+
+    def copy() -> None:
+        for _ in range(times):
+            np.copyto(sink, source)
+
+    return _best(copy) / times
 
 
 def _best(call: Callable[[], object]) -> float:

@@ -22,11 +22,10 @@ from tdsl.ir.dtypes import storage_dtype
 from tdsl.ir.kernel import Kernel
 from tdsl.operations import Work
 from tdsl.peers import Call, Peers
-from tdsl.runtime.build import Library
 from tdsl.runtime.callable import CompiledKernel
 from tdsl.runtime.measure import Timing, compare
 from tdsl.runtime.memory import empty
-from tdsl.runtime.peak import copy_bandwidth, peak
+from tdsl.runtime.peak import copy_seconds, peak
 from tdsl.schedule.choose import holds, size_lets, variants
 from tdsl.schedule.target import serves
 from tdsl.syntax import tree
@@ -35,7 +34,7 @@ from tdsl.targets import Target, runnable
 Values = np.ndarray[Any, Any]
 Differs = Callable[[str, Values, Values], str | None]  # output, found, wanted -> in words
 
-CACHED = 4 << 20  # bytes of arguments that may stay in a cache: memory is no limit then
+SMALL = 1 << 16  # bytes of arguments that are no matter
 DOTS = {"int8": ("dpbusd", "vdotq_", "vusdot", "mmlaq_s32"), "bf16": ("dpbf16", "bfdot")}
 
 
@@ -94,19 +93,19 @@ def scheduled(
     if not isinstance(built, CompiledKernel):
         raise UnsupportedTarget.at(None, f"nothing can be timed: {reason}", help="--target native")
     buffers = _buffers(front.kernel, given)
+    # Arguments that the schedule lays out are given so, and no time goes into that.
+    stored = {name: built.laid_out(name, value) for name, value in buffers.items()}
     constants = [a.name for a in front.kernel.arguments if a.role == "const"]
     fast = built
     if constants:
-        fast = built.prepare(**{name: buffers[name] for name in constants})
-    passed = {n: v for n, v in buffers.items() if n not in constants}
+        fast = built.prepare(**{name: stored[name] for name in constants})
+    passed = {n: v for n, v in stored.items() if n not in constants}
     positional = [passed[a.name] for a in front.kernel.arguments if a.name in passed]
     call = partial(fast, *positional)
     call()
-    name = made.label or "own order"
-    source = _source(built.library)
-    return Candidate(
-        name, "schedule", bool(constants), call, _written(front.kernel, buffers), source
-    )
+    results = {n: built.natural(n, stored[n], buffers[n].shape) for n in _outputs(front.kernel)}
+    name, source = made.label or "own order", built.c_source
+    return Candidate(name, "schedule", bool(constants), call, _copied(results), source)
 
 
 def peer(kernel: Kernel, name: str, peers: Peers, given: Mapping[str, Values]) -> Candidate:
@@ -117,11 +116,8 @@ def peer(kernel: Kernel, name: str, peers: Peers, given: Mapping[str, Values]) -
     if finish is not None:
         finish()
     packed = any(a.role == "const" for a in kernel.arguments)
-    return Candidate(name, "peer", packed, call, _written(kernel, buffers))
-
-
-def _source(library: Library) -> str:
-    return library.request.c_source
+    results = {n: buffers[n] for n in _outputs(kernel)}
+    return Candidate(name, "peer", packed, call, _copied(results))
 
 
 def _buffers(kernel: Kernel, given: Mapping[str, Values]) -> dict[str, Values]:
@@ -142,9 +138,13 @@ def _buffers(kernel: Kernel, given: Mapping[str, Values]) -> dict[str, Values]:
     return made
 
 
-def _written(kernel: Kernel, buffers: Mapping[str, Values]) -> dict[str, Values]:
-    """The results of the first call, as they were then."""
-    return {a.name: buffers[a.name].copy() for a in kernel.arguments if a.role in ("out", "inout")}
+def _outputs(kernel: Kernel) -> list[str]:
+    return [a.name for a in kernel.arguments if a.is_written]
+
+
+def _copied(results: Mapping[str, Values]) -> dict[str, Values]:
+    """Results as they were after the first call."""
+    return {name: value.copy() for name, value in results.items()}
 
 
 def check(candidates: Sequence[Candidate], differs: Differs) -> None:
@@ -188,7 +188,7 @@ def _limit(
     kind = _kind(candidates, work)
     best = None if kind is None else peak(kind, target.features, target.vector_bytes)
     computing = 0.0 if best is None else work.total / best / threads
-    moving = work.bytes / copy_bandwidth() if work.bytes > CACHED else 0.0
+    moving = copy_seconds(work.bytes) if work.bytes >= SMALL else 0.0
     if computing == moving == 0.0:
         return None, None
     if moving > computing:
