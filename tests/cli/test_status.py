@@ -70,11 +70,20 @@ def test_memory_that_runs_out(tdsl: Tdsl, monkeypatch: pytest.MonkeyPatch) -> No
     assert tdsl("check", "matmul.tdsl").err == "error: not enough memory\n"
 
 
+def interruptible() -> None:
+    """A child hears interrupts also where the tests run in the background of a shell, which
+    leaves them ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_is_130_and_writes_nothing(folder: Path) -> None:
     fifo = folder / "slow.tdsl"
     os.mkfifo(fifo)
     child = subprocess.Popen(
-        [*COMMAND, "compile", "slow.tdsl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, "compile", "slow.tdsl"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=interruptible,
     )
     # It waits for the text once the pipe has a writer.
     with fifo.open("wb"):
@@ -98,6 +107,7 @@ def test_an_interrupt_ends_the_compiler_too(folder: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "CC": str(compiler)},
+        preexec_fn=interruptible,
     )
     deadline = time.monotonic() + 60
     while not started.exists() and time.monotonic() < deadline:
