@@ -82,15 +82,19 @@ def scope_of(program: Program, statement: str) -> Scope:
 
 
 def with_value(
-    program: Program, stmt: Stmt, value: Expr | None, subscript: tuple[Expr, ...]
+    program: Program,
+    stmt: Stmt,
+    value: Expr | None,
+    subscript: tuple[Expr, ...],
+    array: str | None = None,
 ) -> Stmt:
-    """The statement with another value and subscript, and what these read. Raises BoundsError
-    where nothing bounds an index."""
+    """The statement with another value and subscript, and what these read. `array`: what it
+    writes then, where that is another one. Raises BoundsError where nothing bounds an index."""
     arrays = {**{a.name: a for a in program.kernel.arrays}, **program.arrays}
     held = _held(program.kernel, program.params, arrays, program.context)
     maker = _Maker(program.params, program.arrays, program.extents, program.context, held)
     where = scope(stmt.indices, program.params, stmt.tuple_name)
-    return maker.with_value(stmt, value, subscript, where)
+    return maker.with_value(stmt, value, subscript, where, array)
 
 
 def _with_nests(
@@ -254,12 +258,23 @@ class _Maker:
         )
 
     def with_value(
-        self, stmt: Stmt, value: Expr | None, subscript: tuple[Expr, ...], where: Scope
+        self,
+        stmt: Stmt,
+        value: Expr | None,
+        subscript: tuple[Expr, ...],
+        where: Scope,
+        array: str | None,
     ) -> Stmt:
         write = stmt.write
-        if subscript != write.subscript:
+        if subscript != write.subscript or array is not None:
             write = self._access(
-                write.array, subscript, where, stmt.domain, True, stmt.span, not stmt.is_update
+                array or write.array,
+                subscript,
+                where,
+                stmt.domain,
+                True,
+                stmt.span,
+                not stmt.is_update,
             )
         roots = subscript if value is None else (value, *subscript)
         reads = [a for e in roots for a in self._reads(e, where, stmt.domain, True)]

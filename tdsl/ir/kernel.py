@@ -237,6 +237,9 @@ class Statement:
     tuple_of    in the parts of a tuple reduction: the name of the first one that keeps a value
     starts      in one that writes a value before any term: the part that keeps it
     over        in one that keeps a value: the indices that are reduced
+    join        in one that keeps a value: that of two runs of terms together. For each part P the
+                scalar P is its value after the one run, P' after the other, which may lie before,
+                behind or between
     """
 
     name: str
@@ -253,6 +256,7 @@ class Statement:
     tuple_of: str | None = None
     starts: str | None = None
     over: tuple[str, ...] = ()
+    join: Expr | None = None
     span: Span | None = _span()
 
     @property

@@ -10,7 +10,7 @@ loops further in. Only the code changes, never which instances run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -33,7 +33,7 @@ class Specializer:
 
     def block(self, block: Block, known: frozenset[str]) -> Block:
         """`known`: the loop variables that have a value here."""
-        return Block(tuple(self._item(item, known) for item in block.items))
+        return Block(tuple(_joined(self._item(item, known) for item in block.items)))
 
     def _item(self, item: Item, known: frozenset[str]) -> Item:
         if isinstance(item, If) and item.other is not None:
@@ -142,6 +142,23 @@ class Specializer:
 
 
 FALSE = compare("lt", const(0), const(0))
+
+
+def _joined(items: Iterable[Item]) -> list[Item]:
+    """The versions of items one after the other that ask the same, in one test."""
+    result: list[Item] = []
+    for item in items:
+        before = result[-1] if result else None
+        if (
+            isinstance(item, If) and isinstance(before, If)
+            and item.condition == before.condition
+            and item.other is not None and before.other is not None
+        ):  # fmt: skip
+            then = Block((*before.then.items, *item.then.items))
+            result[-1] = If(item.condition, then, Block((*before.other.items, *item.other.items)))
+        else:
+            result.append(item)
+    return result
 
 
 def _bounds(count: Expr) -> list[Expr]:

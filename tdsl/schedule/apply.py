@@ -32,6 +32,7 @@ from tdsl.schedule import (
     stores,
     structure,
     suggest,
+    tuples,
 )
 from tdsl.schedule.directives import (
     Collapse,
@@ -268,6 +269,8 @@ def _marked(state: State, d: Vectorize | Unroll | Parallel, on: tuple[str, ...])
         match d:
             case Vectorize(_, width):
                 state, now = marks.vectorize(state, at, _optional(width), note, d.span)
+                state = tuples.with_states(state, now, note, d.span)
+                now = marks.refreshed(state, [now])[0]
             case Unroll(_, by, plain):
                 state, now = marks.unroll(state, at, _optional(by), plain, note, d.span)
             case _:
@@ -291,6 +294,8 @@ def _reassociated(state: State, d: Reassociate) -> State:
     warnings = list(state.warnings)
     for name in names:
         stmt = state.program.statements[name]
+        if stmt.tuple_of is not None:
+            continue  # their join says in which order they may come
         if not stmt.is_update:
             raise refusal(d.span, f"{name} is no reduction: its terms have no order to change")
         if not state.program.arrays[stmt.write.array].type.is_float:

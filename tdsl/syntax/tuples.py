@@ -104,7 +104,9 @@ class Tuples:
         gives = self._combined(combine, combine.give, types, names)
         state = [Read(p.array, p.subscript, p.type) for p in parts]
         known = dict(zip(names, [*state, *(p.term for p in parts)], strict=True))
-        return self._nest(first, parts, [_placed(e, known) for e in gives], None)
+        runs = dict(zip(names, (r for two in _runs(parts) for r in two), strict=True))
+        joins = [_placed(e, runs) for e in gives]
+        return self._nest(first, parts, [_placed(e, known) for e in gives], joins, None)
 
     # ------------------------------------------------------------ combine
 
@@ -188,13 +190,19 @@ class Tuples:
         gives: list[Expr] = [
             Select(better, parts[0].term, old, I64), Select(better, term, kept, type_)
         ]  # fmt: skip
-        made = self._nest(draft, parts, gives, f"{draft.reduces}[{over}]")
+        joins = _best_of_two(draft.reduces == "argmax", parts)
+        made = self._nest(draft, parts, gives, joins, f"{draft.reduces}[{over}]")
         return Made(made.items, (best, *made.arrays))
 
     # ------------------------------------------------------------ the nest
 
     def _nest(
-        self, draft: Draft, parts: Sequence[Component], gives: Sequence[Expr], word: str | None
+        self,
+        draft: Draft,
+        parts: Sequence[Component],
+        gives: Sequence[Expr],
+        joins: Sequence[Expr],
+        word: str | None,
     ) -> Made:
         outer = tuple(loop.index for loop in draft.nest)
         common = tuple(i for i in draft.own if all(i in p.own for p in parts))
@@ -205,7 +213,7 @@ class Tuples:
         backs: list[Statement] = []
         arrays: list[Array] = []
         head = parts[0].name
-        for part, give in zip(parts, gives, strict=True):
+        for part, give, join in zip(parts, gives, joins, strict=True):
             s = part.statement
             extra = tuple(i for i in part.own if i not in common)
             self._visible(part, give, parts, extra)
@@ -218,7 +226,7 @@ class Tuples:
             kept = Statement(
                 part.name, part.array, part.subscript, (*around, *extra), s.domain, "define", give,
                 start=(word or "", f"{part.name}.init") if first else None,
-                tuple_of=head, over=draft.reduced, span=s.span,
+                tuple_of=head, over=draft.reduced, join=join, span=s.span,
             )  # fmt: skip
             if extra and not any(
                 isinstance(e, Read) and e.array == part.array
@@ -265,6 +273,36 @@ class Tuples:
         while self._taken(name):
             name += "_"
         return name
+
+
+def _runs(parts: Sequence[Component]) -> tuple[list[Read], list[Read]]:
+    """The states after two runs of terms, as a `join` names them."""
+    one, other = ([Read(p.name + mark, (), p.type) for p in parts] for mark in ("", "'"))
+    return one, other
+
+
+def _best_of_two(greatest: bool, parts: Sequence[Component]) -> list[Expr]:
+    """What two runs of an `argmax` keep together: the better value, of equal ones that of the
+    lower index; NaN is the best of all, and -1 the index of a run without terms."""
+    (at, kept), (other_at, other) = _runs(parts)
+    type_ = kept.type
+
+    def both(a: Expr, b: Expr) -> Expr:
+        return Op("and", (a, b), BOOL)
+
+    def either(a: Expr, b: Expr) -> Expr:
+        return Op("or", (a, b), BOOL)
+
+    better: Expr = Op("gt" if greatest else "lt", (other, kept), BOOL)
+    same: Expr = Op("eq", (other, kept), BOOL)
+    if type_.is_float:
+        nan = Op("ne", (other, other), BOOL)
+        better = either(better, both(nan, Op("eq", (kept, kept), BOOL)))
+        same = either(same, both(nan, Op("ne", (kept, kept), BOOL)))
+    better = either(better, both(same, Op("lt", (other_at, at), BOOL)))
+    empty = Op("lt", (at, Const(0, I64)), BOOL)
+    chosen = both(Op("ge", (other_at, Const(0, I64)), BOOL), either(empty, better))
+    return [Select(chosen, other_at, at, I64), Select(chosen, other, kept, type_)]
 
 
 def _placed(expr: Expr, known: Mapping[str, Expr]) -> Expr:
