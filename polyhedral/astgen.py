@@ -8,7 +8,7 @@ that run, read off the constraints that the outer loops do not imply.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -79,7 +79,10 @@ def _insert(
             return _insert(node.child(0), body, depth, leaves, marks).parent()
         case Repeat(_, body):
             node = _insert_mark(node, code, marks)
-            parts = [_coordinate(leaves[id(point)].domain, depth) for point in points(code)]
+            domains = [leaves[id(point)].domain for point in points(code)]
+            if _keeps(body) and _runs_once(domains, depth):
+                return _insert(node.child(0), body, depth + 1, leaves, marks).parent()
+            parts = [_coordinate(domain, depth) for domain in domains]
             band = isl.MultiUnionPwAff.from_union_pw_aff(reduce(isl.UnionPwAff.union_add, parts))
             node = node.child(0).insert_partial_schedule(band)
             return _insert(node.child(0), body, depth + 1, leaves, marks).parent().parent()
@@ -99,6 +102,33 @@ def _insert(
                 below = node.child(position).child(0)
                 node = _insert(below, child, depth, leaves, marks).parent().parent()
             return node
+
+
+def _keeps(code: Code) -> bool:
+    """Whether a scope of registers lies somewhere in some code."""
+    match code:
+        case Point():
+            return False
+        case Kept():
+            return True
+        case Repeat(_, body):
+            return _keeps(body)
+        case Sequence_(children):
+            return any(map(_keeps, children))
+
+
+def _runs_once(domains: Sequence[isl.Set], depth: int) -> bool:
+    """Whether a loop has one iteration in each of those around it. As a band of the schedule isl
+    would take its statements apart, each below a copy of all marks: a scope would become several.
+    """
+    parts = []
+    for domain in domains:
+        beyond = domain.dim(SET) - depth - 1
+        parts.append(domain.project_out(SET, depth + 1, beyond).reset_tuple_id())
+    values = isl.Map.from_range(reduce(isl.Set.union, parts))
+    return bool(
+        values.move_dims(isl.dim_type.in_, 0, isl.dim_type.out, 0, depth).is_single_valued()
+    )
 
 
 def _coordinate(domain: isl.Set, depth: int) -> isl.UnionPwAff:

@@ -1,0 +1,106 @@
+"""`compute` and `finish`: stages at their uses, by value against NumPy, for bound sizes too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tdsl
+from tests.language.run import everywhere
+
+Array = np.ndarray[Any, Any]
+
+BLUR = """
+kernel blur(H, W) {
+    assume H >= 3, W >= 3
+    in  x: f32[H, W]
+    out y: f32[H - 2, W - 2]
+
+    b[i, j] = x[i, j] + x[i, j + 1] + x[i, j + 2]
+    y[i, j] = b[i, j] + b[i + 1, j] + b[i + 2, j]
+}
+schedule blur for any {
+    DIRECTIVES
+}
+"""
+DENSE = """
+kernel dense(M, N, K) {
+    in  A: f32[M, K]
+    in  B: f32[K, N]
+    in  bias: f32[N]
+    out Y: f32[M, N]
+
+    C[i, j] = sum[k](A[i, k] * B[k, j])
+    Y[i, j] = max(C[i, j] + bias[j], 0.0)
+}
+schedule dense for any {
+    DIRECTIVES
+}
+"""
+TILE = """
+    tile Y.i, Y.j by 2, lanes(f32) -> io, jo, ii, ji
+    unroll ii
+    vectorize ji
+    compute C at Y.jo in registers
+    on C {
+        reorder k, i, j
+        unroll i
+        vectorize j
+    }
+"""
+BLOCKS = "split C.k by 4 -> ko, ki  reorder ko, C.i, C.j, ki  finish Y at C.i  store C in Y"
+
+
+def whole(rng: np.random.Generator, *shape: int) -> Array:
+    """Small integers, whose sums are exact in every order."""
+    return rng.integers(-4, 5, shape).astype(np.float32)
+
+
+def compiled(text: str, directives: str, on: str, sizes: Mapping[str, int] | None = None) -> Any:
+    module = tdsl.parse(text.replace("DIRECTIVES", directives))
+    (name,) = module.kernels
+    return module[name].compile(target=on, sizes=sizes or {})
+
+
+@everywhere
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize(
+    "directives",
+    [
+        "compute b at y.i",
+        "compute b at y.j",
+        "compute b at y.i  vectorize b.j  vectorize y.j",
+        "split y.i by 4 -> io, ii  compute b at y.io  parallel io  vectorize b.j",
+        "tile y.i, y.j by 4, 8 -> io, jo, ii, ji  compute b at y.jo in stack  vectorize ji",
+    ],
+)
+def test_halos(on: str, directives: str, bound: bool) -> None:
+    for h, w in [(7, 10)] if bound else [(3, 3), (4, 5), (7, 10), (6, 18), (11, 27)]:
+        x = whole(np.random.default_rng(h), h, w)
+        b = x[:, :-2] + x[:, 1:-1] + x[:, 2:]
+        blur = compiled(BLUR, directives, on, {"H": h, "W": w} if bound else None)
+        np.testing.assert_array_equal(blur(x=x), b[:-2] + b[1:-1] + b[2:])
+
+
+@everywhere
+@pytest.mark.parametrize("directives", [TILE, BLOCKS])
+@pytest.mark.parametrize("bound", ["", "N", "MNK"])
+def test_epilogues(on: str, directives: str, bound: str) -> None:
+    """Bound sizes are such that a loop has one iteration."""
+    shapes = [(5, 9, 7), (2, 8, 5), (0, 9, 3), (1, 1, 1), (4, 16, 0), (3, 33, 4)]
+    for m, n, k in shapes[:2] if bound else shapes:
+        rng = np.random.default_rng(m)
+        a, b, bias = whole(rng, m, k), whole(rng, k, n), whole(rng, n)
+        sizes = {name: {"M": m, "N": n, "K": k}[name] for name in bound}
+        dense = compiled(DENSE, directives, on, sizes)
+        np.testing.assert_array_equal(dense(A=a, B=b, bias=bias), np.maximum(a @ b + bias, 0))
+
+
+def test_a_tile_is_one_scope_where_its_loop_runs_once() -> None:
+    module = tdsl.parse(DENSE.replace("DIRECTIVES", TILE))
+    code = module["dense"].compile(target="avx2", sizes={"N": 8}).c_source
+    assert "C[" not in code
+    assert code.count("C_r0 = _mm256_set1_ps(0.0f)") == 2  # two rows, and the last one alone
