@@ -13,7 +13,8 @@ from tdsl.ir.kernel import INDEX, Op
 from tdsl.lower.tables import Bools, Ints, Table, plain
 
 # A place in the text; a dim there with its count and which loops around are in their last
-# iteration (-1: without a dim; -2: a loop, by number, of which several iterations get here).
+# iteration (-1: without a dim; -2: a loop, by number, of which several iterations get here; from
+# the number of dims on: a dim with one of its iterations, where a guard chooses).
 Reached = tuple[int, int, int]
 
 
@@ -86,6 +87,8 @@ class _Reference:
             table = table.loop(dim.var, const(0), count, 1, whole=True)
         if instance.guard is not None:
             table = table.where(table.holds(instance.guard))
+            for n, dim in enumerate(instance.dims):  # which of its iterations run at all
+                self._reach(table, len(instance.dims) + n, table.columns[dim.var])
         values = [table.choice, *(table.value(e) for _, e in instance.index)]
         rows = np.stack(values, 1)
         surely: Bools = np.ones(table.rows, dtype=np.bool_)

@@ -423,6 +423,8 @@ class Walk:
         accesses = reads(stmt, self.memory, env)
         found: list[list[Leaf]] = [[] for _ in accesses]
         for leaf in write.leaves:
+            if not (active & leaf.on.may).any():
+                continue  # what lanes have that do not run
             if leaf.register is not None:
                 register, ids = leaf.register
                 known = register.known[ids]

@@ -8,12 +8,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tdsl.ir.dots import DOTS
+from tdsl.ir.dots import DOTS, TILES
 from tdsl.ir.kernel import Size
 from tdsl.ir.types import TYPES
-from tdsl.ir.vector import Buffer, Dot, FirstLanes, Function, Load, Repeat, Store, Value, VType
+from tdsl.ir.vector import (
+    Buffer,
+    Dot,
+    FirstLanes,
+    Function,
+    Load,
+    Part,
+    Repeat,
+    Store,
+    Value,
+    VType,
+)
 from tdsl.targets import Target
-from tdsl.targets.dots import dot_row
+from tdsl.targets.dots import dot_row, tile_row
 from tests.codegen.build import I, function, load, mask, mul, num, over
 from tests.codegen.harness import Call, dtype, need, run
 
@@ -121,3 +132,56 @@ def test_every_row(name: str, tmp_path: Path) -> None:
             else:
                 exact = want.astype(np.uint64).astype(np.uint32).view(c.dtype)
                 np.testing.assert_array_equal(got, exact, err_msg=about)
+
+
+def make_tile(first: str, second: str, acc: str) -> Function:
+    """r = c plus the products of two rows and two columns; its rows and its first lane alone."""
+    group = TILES[first, second, acc]
+    at = mul(num(group // 2), I)
+    tile = VType(TYPES[acc], 4)
+    operands = [load(n, TYPES[e], 2 * group, at) for n, e in (("a", first), ("b", second))]
+    value = Dot(load("c", TYPES[acc], 4, I), operands[0], operands[1], tile, 2)
+    parts = [Part(value, start, VType(TYPES[acc], lanes)) for start, lanes in ((0, 2), (2, 2))]
+    last = Part(value, 3, VType(TYPES[acc]))
+    stores = [Store(f"r{n}", I, x) for n, x in enumerate((value, *parts, last))]
+    long = (mul(num(group // 2), Size("N")),)
+    buffers = [Buffer("a", TYPES[first], long, "in"), Buffer("b", TYPES[second], long, "in")]
+    buffers.append(Buffer("c", TYPES[acc], (Size("N"),), "in"))
+    buffers += [Buffer(s.buffer, TYPES[acc], (Size("N"),), "out") for s in stores]
+    return function(f"tile_{first}_{second}_{acc}", buffers, *(over(4, s) for s in stores))
+
+
+@pytest.mark.neon
+@pytest.mark.parametrize(("name", "sums"), [("neon+i8mm", ("i32", "u32")), ("neon+bf16", ("f32",))])
+def test_every_tile(name: str, sums: tuple[str, ...], tmp_path: Path) -> None:
+    """Lane 2 * r + c adds the products of row r and column c."""
+    of = need(name)
+    kinds = [k for k in TILES if k[2] in sums]
+    assert all(tile_row(of, first, second) for first, second, _ in kinds)
+    functions, calls = [], []
+    for first, second, acc in kinds:
+        f, group, count = make_tile(first, second, acc), TILES[first, second, acc], 4 * BLOCKS
+        a, b = values(first, group * count // 2, 2), values(second, group * count // 2, 0)
+        c = np.random.default_rng(1).integers(0, 2**31, count).astype(dtype(TYPES[acc]))
+        c = (c / 2**31).astype(np.float32) if acc == "f32" else c
+        results = {f"r{n}": np.zeros_like(c) for n in range(4)}
+        functions.append(f)
+        calls.append(Call(f.name, {"N": count}, {"a": a, "b": b, "c": c, **results}))
+    _, outcomes = run(functions, calls, of, tmp_path)
+    for (first, second, acc), call, outcome in zip(kinds, calls, outcomes, strict=True):
+        group = TILES[first, second, acc]
+        a, b = (
+            numbers(call.arrays[n], e).reshape(-1, 2, group)
+            for n, e in (("a", first), ("b", second))
+        )
+        c = call.arrays["c"]
+        products = np.einsum("xrt,xct->xrc", a, b).reshape(-1, 4)
+        want = c.astype(np.float64 if acc == "f32" else np.int64).reshape(-1, 4) + products
+        for n, (start, stop) in enumerate(((0, 4), (0, 2), (2, 4), (3, 4))):
+            got = outcome.arrays[f"r{n}"].reshape(-1, 4)[:, : stop - start]
+            part = want[:, start:stop]
+            if acc == "f32":
+                np.testing.assert_allclose(got, part, rtol=1e-5, atol=1e-5)
+            else:
+                exact = part.astype(np.uint64).astype(np.uint32).view(c.dtype)
+                np.testing.assert_array_equal(got, exact, err_msg=f"{call.function} r{n}")
