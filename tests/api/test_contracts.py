@@ -164,3 +164,53 @@ def test_scratch_is_the_elements_of_the_workspace() -> None:
         compile("scratch < 3200", N=100)
     with pytest.raises(IllegalSchedule, match="the workspace takes"):
         compile("scratch <= 31 * N")
+
+
+def test_what_each_thread_has_counts_for_each() -> None:
+    text = """
+    kernel twice(N) {{
+        in  x: f32[N, 128]
+        out y: f32[N, 128]
+
+        h[i, j] = 2.0 * x[i, j]
+        y[i, j] = h[i, j] * h[i, j]
+    }}
+    schedule twice for any {{
+        parallel y.i
+        compute h at y.i in scratch
+        expect {expect}
+    }}
+    """
+    for expect in ("scratch == 512 * threads", "scratch - 512 * threads <= 0"):
+        tdsl.parse(text.format(expect=expect))["twice"].compile(target="c")
+    with pytest.raises(IllegalSchedule, match="the workspace takes"):
+        tdsl.parse(text.format(expect="scratch < 512 * threads"))["twice"].compile(target="c")
+
+
+def test_schedules_made_by_methods_have_them_too() -> None:
+    kernel = tdsl.parse(TEXT.format(rows=4, vectors=2, expect="spills(C) == 0", tail=""))["matmul"]
+    made = kernel.schedule(target="avx2", sizes=SIZES)
+    made.vectorize("j", by=8)
+    made.add('expect uses(C, "vdivps")')
+    with pytest.raises(IllegalSchedule, match="C does not use vdivps"):
+        kernel.compile(schedule=made)
+
+
+def test_recipes_expect_by_the_names_they_are_given() -> None:
+    text = TEXT.format(rows=4, vectors=2, expect="spills(C) == 0", tail="")
+    text = text[: text.index("schedule")] + (
+        'recipe lanes(P, j, name = 8) { on P { vectorize j by name } expect uses(P, "vdivps") }\n'
+        "schedule matmul for avx2 { use lanes(C, j) }\n"
+    )
+    with pytest.raises(IllegalSchedule) as raised:
+        tdsl.parse(text)["matmul"].compile(target="avx2")
+    assert "in the recipe used here" in str(raised.value)
+    assert 'uses(C, "vdivps")' in str(raised.value)
+
+
+def test_a_parallel_loop_is_looked_into() -> None:
+    """Its body is a function of its own in the assembly."""
+    text = TEXT.format(rows=8, vectors=4, expect="spills(C) == 0", tail="")
+    text = text.replace("unroll ii", "unroll ii  parallel io")
+    with pytest.raises(IllegalSchedule, match=r"spills\(C\) is [1-9]"):
+        tdsl.parse(text)["matmul"].compile(target="avx512", sizes=SIZES)
