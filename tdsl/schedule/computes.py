@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tdsl.polyhedral import compute as moves
 from tdsl.polyhedral import dependences
-from tdsl.polyhedral.edit import with_plain_copies
+from tdsl.polyhedral.edit import find, with_plain_copies
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.need import group_of, readers_of
 from tdsl.polyhedral.prepared import why_not_prepared
@@ -31,7 +31,7 @@ def compute(state: State, d: Compute, on: Sequence[str]) -> State:
         raise refusal(d.span, f"nothing else reads what {d.statement} computes")
     for request in state.computed:
         if request.array in arrays and request.at is not None:
-            raise refusal(d.span, f"{request.array} is computed at {'.'.join(request.at)} already")
+            _another(state, d, names, request, on)
     match d.at:
         case "root":
             tree = moves.to_root(state.program, state.tree, names, arrays)
@@ -44,15 +44,45 @@ def compute(state: State, d: Compute, on: Sequence[str]) -> State:
             raise refusal(d.span, f"there is no place {d.at}")
 
 
+def _another(
+    state: State, d: Compute, names: Sequence[str], request: ComputeRequest, on: Sequence[str]
+) -> None:
+    """Refuses what an array of several definitions cannot have, one of which is placed already:
+    a definition has one place, and all of them the same."""
+    assert request.at is not None
+    where = f"{request.array} is computed at {'.'.join(request.at)} already"
+    if any(name in state.hosted for name in names):
+        raise refusal(d.span, where)
+    help = f"compute {d.statement} at {'.'.join(request.at)}"
+    if not isinstance(d.at, LoopRef):
+        raise refusal(d.span, where, help=help)
+    if one(state, d.at, on).loop is not find(state.tree, *request.at):
+        raise refusal(d.span, where, help=help)
+    if d.memory is not None and request.memory not in (None, d.memory):
+        raise refusal(d.span, f"{request.array} is in {request.memory} already")
+
+
 def _requested(
-    state: State, d: Compute, arrays: Sequence[str], at: tuple[str, str] | None
+    state: State,
+    d: Compute,
+    arrays: Sequence[str],
+    at: tuple[str, str] | None,
+    whole: Sequence[str] = (),
 ) -> State:
     if broken := check.order(state):
         raise check.illegal(state, broken, d.span, print_directive(d))
-    return _recorded(state, d, arrays, at)
+    return _recorded(state, d, arrays, at, whole)
 
 
-def _recorded(state: State, d: Compute, arrays: Sequence[str], at: tuple[str, str] | None) -> State:
+def _recorded(
+    state: State,
+    d: Compute,
+    arrays: Sequence[str],
+    at: tuple[str, str] | None,
+    whole: Sequence[str] = (),
+) -> State:
+    """`whole`: the arrays of which all is written and read there. One of which another definition
+    stays outside keeps its memory, where none is asked for."""
     others = tuple(c for c in state.computed if c.array not in arrays)
     known = {c.array: c for c in state.computed}
     made = []
@@ -60,7 +90,9 @@ def _recorded(state: State, d: Compute, arrays: Sequence[str], at: tuple[str, st
         request = known.get(array) or ComputeRequest(array, None, None)
         if request.fold:
             raise refusal(d.span, f"put `compute` before the `store` that makes a ring of {array}")
-        made.append(replace(request, at=at, store=at, memory=d.memory, span=d.span))
+        memory = d.memory or request.memory
+        store = request.store or (at if array in whole or memory is not None else None)
+        made.append(replace(request, at=at, store=store, memory=memory, span=d.span))
     return replace(state, computed=(*others, *made))
 
 
@@ -112,7 +144,8 @@ def _at(
     tree = with_plain_copies(state.tree, *key)
     moved = moves.compute(program, tree, names, arrays, key)
     hosts = (*state.hosts, (*key, print_directive(d)))
-    private = {**state.private, **dict.fromkeys(whole, key)}
+    stored = {c.array: c.store or key for c in state.computed if c.at is not None}
+    private = {**state.private, **{a: stored.get(a, key) for a in whole}}
     touched = {program.statements[s].write.array for s in names}
     state = replace(
         state,
@@ -131,7 +164,7 @@ def _at(
     found = dependences.compute(state.program, placed, [a for a in program.arrays if a in touched])
     own = inside_homes(state, placed, found)
     state = replace(state, dependences=(*state.dependences, *own))
-    return _requested(state, d, arrays, key)
+    return _requested(state, d, arrays, key, whole)
 
 
 def _common(state: State, readers: Sequence[str], name: str) -> str | None:
