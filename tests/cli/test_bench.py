@@ -87,6 +87,12 @@ def test_a_small_kernel_is_slower_than_the_machine_at_its_best(tdsl: Tdsl) -> No
     assert 0 < kernel["rows"][0]["of_limit"] < 1.05  # with what clocks drift by
 
 
+def test_threads_are_timed_by_the_wall_clock(tdsl: Tdsl) -> None:
+    assert benched(tdsl)["clock"] == "cpu"
+    found = benched(tdsl, "--threads", "2", "--against", "numpy")
+    assert (found["clock"], found["threads"]) == ("wall", 2)
+
+
 def test_peers_are_told_apart_in_the_table(tdsl: Tdsl) -> None:
     result = tdsl("bench", "matmul.tdsl", *SIZES, *SHORT, "--against", "numpy,transposed")
     assert result.status == 0, result.err
