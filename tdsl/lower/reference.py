@@ -13,8 +13,9 @@ from tdsl.ir.kernel import INDEX, Op
 from tdsl.lower.tables import Bools, Ints, Table, plain
 
 # A place in the text; a dim there with its count and which loops around are in their last
-# iteration (-1: without a dim; -2: a loop, by number, of which several iterations get here; from
-# the number of dims on: a dim with one of its iterations, where a guard chooses).
+# iteration (-1: without a dim; -2: a loop, by number, of which several iterations get here; -3: with
+# whole dims, since loops over these are taken apart; from the number of dims on: a dim with one of
+# its iterations, where a guard chooses).
 Reached = tuple[int, int, int]
 
 
@@ -79,7 +80,12 @@ class _Reference:
 
     def _instance(self, instance: ir.Instance, table: Table) -> None:
         self._reach(table, -1, _last(table))
-        self._repeat(table)
+        self._repeat(table, -2)
+        whole = table
+        for dim in instance.dims:
+            if dim.count is not None:
+                whole = whole.where(whole.value(dim.count) >= dim.extent)
+        self._repeat(whole, -3)
         for n, dim in enumerate(instance.dims):
             end = const(dim.extent)
             count = end if dim.count is None else Op("min", (end, dim.count), INDEX)
@@ -102,14 +108,14 @@ class _Reference:
             choice, count = divmod(code, _MOST)
             self.reached.setdefault(choice, set()).add((len(self.found), dim, count))
 
-    def _repeat(self, table: Table) -> None:
+    def _repeat(self, table: Table, code: int) -> None:
         """Loops of which several iterations get here."""
         loops = [name for name in table.columns if name.startswith(_LAST)]
         for n, name in enumerate(loops):
             values = table.columns[name.removeprefix(_LAST)]
             both = np.unique(table.choice * _MOST + (values - values.min(initial=0)))
             for choice in np.flatnonzero(np.bincount(both // _MOST) > 1).tolist():
-                self.reached.setdefault(choice, set()).add((len(self.found), -2, n))
+                self.reached.setdefault(choice, set()).add((len(self.found), code, n))
 
 
 def _last(table: Table) -> Ints:
