@@ -12,6 +12,7 @@ from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.need import group_of, readers_of
 from tdsl.polyhedral.prepared import why_not_prepared
 from tdsl.polyhedral.tree import loops_of, statements
+from tdsl.polyhedral.unneeded import without_unneeded
 from tdsl.schedule import check
 from tdsl.schedule.directives import Compute, Finish, LoopRef
 from tdsl.schedule.hints import listing, refusal
@@ -135,12 +136,15 @@ def _at(
             f"{listing(outside)} {verb} {listing(arrays)} outside {at}",
             help=_common(state, readers, d.statement),
         )
+    key = (at.statement, at.name)
+    if parts := without_unneeded(program, state.tree, state.dependences, names, arrays, key):
+        program = parts.program
+        state = replace(state, program=program, tree=parts.tree, dependences=parts.dependences)
     whole = [
         a
         for a in arrays
         if set(group_of(program, a)) <= set(names) | inside and program.arrays[a].role == "temp"
     ]
-    key = (at.statement, at.name)
     tree = with_plain_copies(state.tree, *key)
     moved = moves.compute(program, tree, names, arrays, key)
     hosts = (*state.hosts, (*key, print_directive(d)))
