@@ -166,3 +166,17 @@ def test_a_disk_that_is_full_is_said_and_leaves_nothing(
     assert result.status == 2
     assert result.err == "error: build/matmul.c: No space left on device\n"
     assert list((folder / "build").iterdir()) == []
+
+
+def test_code_that_is_not_what_the_schedule_expects_is_not_written(
+    tdsl: Tdsl, folder: Path
+) -> None:
+    text = (folder / "matmul.tdsl").read_text()
+    asked = text.replace("vectorize ji\n", 'vectorize ji\n    expect uses(C, "vdivps")\n')
+    (folder / "matmul.tdsl").write_text(asked)
+    assert tdsl("check", "matmul.tdsl").status == 0  # which runs no compiler
+    result = tdsl("compile", "matmul.tdsl", "--target", "avx2", "--size", "N=64")
+    assert result.status == 1
+    assert "the innermost loop of C does not use vdivps" in result.err
+    assert "in the loop of matmul.c:" in result.err
+    assert not (folder / "build").exists()
