@@ -111,7 +111,7 @@ class _Write:
         subscript = [values.here(i) for i in stmt.write.subscript]
         offset = self.context.places[array].offset(subscript)
         if self.copy.tile is not None:
-            offset = self.copy.tile.offset(array, offset)
+            offset = self.copy.tile.offset(stmt, offset)
         if has_data(offset):
             self._scatter(value, offset)
         elif stmt.is_update and values.lanes > 1 and _one_element(offset):

@@ -69,12 +69,18 @@ class Tile:
         column = k.Op("mod", (lane, const(self.columns)), k.INDEX)
         return simplify(substitute(expr, {v.ROW: floor_of(lane, self.columns), v.LANE: column}))
 
-    def offset(self, array: str, offset: k.Expr) -> k.Expr:
+    def offset(self, stmt: Stmt, offset: k.Expr) -> k.Expr:
         """The place of each lane, for a place that is a function of row and column."""
         by_row = linear_in(offset, v.ROW)
         by_column = None if by_row is None else linear_in(by_row[0], v.LANE)
         if by_row is None or by_column is None or by_row[1] != scale(self.columns, by_column[1]):
-            raise CannotKeep(array, "rows and columns of a `dot` are not next to each other there")
+            array = stmt.write.array
+            raise IllegalSchedule.at(
+                stmt.span,
+                f"the rows and columns that a `dot` adds to are not next to each other in {array}",
+                help="let them be registers of a temp t: `compute t at` a loop of its reader, `in "
+                "registers`",
+            )
         return add(by_column[0], mul(by_column[1], k.Var(v.LANE)))
 
 

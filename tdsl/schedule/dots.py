@@ -195,7 +195,7 @@ def complete(state: State, at: LoopAt, span: Span | None) -> None:
         raise refusal(
             span,
             f"dot {at.name}: no instruction adds {products} in {elem}",
-            Note(f"there are {known}" + (" of rows and columns" if tile else "")),
+            Note(f"of rows and columns there are {known}" if tile else f"there are {known}"),
             help=None if tile else _other_types(stmt.name, reads, elem.name),
         )
     count = extent(state.program, state.tree, at.statement, at.name)

@@ -197,3 +197,39 @@ def test_lanes_that_are_exchanged_are_seen() -> None:
         function = replace(lowered.function, body=mutant.tree)
         with pytest.raises(Miscompiled):
             check_instances(program, replace(lowered, function=function), order)
+
+
+def refused(text: str) -> str:
+    with pytest.raises(tdsl.IllegalSchedule) as caught:
+        compiled(text, "neon+i8mm")
+    return str(caught.value)
+
+
+def test_operands_that_lie_in_another_way_are_refused() -> None:
+    """The refusal names the copy that would lie right."""
+    text = gemm("u8", "i8", "i32")
+    said = refused(text.replace("    pack ab.B at root as [jo, kg, ji, j2, kk]\n", ""))
+    assert "what ab reads of B is not contiguous over [j2, kk]" in said
+    assert "pack ab.B as Bp[kg, ji, jo, j2, kk]" in said
+    said = refused(text.replace("[kg, ii, i2, kk]", "[kg, ii, kk, i2]"))
+    assert "what ab reads of A_pack is not contiguous over [i2, kk]" in said
+
+
+def test_rows_without_a_sign_come_first() -> None:
+    said = refused(gemm("i8", "u8", "i32"))
+    assert "A_pack is i8" in said or "B_pack is u8, and it is indexed by j2" in said
+    assert "reorder j2, i2, kk and `dot j2, i2, kk`" in said
+
+
+def test_factors_of_rows_alone_are_refused() -> None:
+    text = IN_MEMORY.replace("B[j, k, c, t]", "B[j, k, 0, t]")
+    assert "what C reads of B does not depend on c" in refused(text)
+
+
+def test_tiles_that_do_not_lie_so_are_refused() -> None:
+    text = IN_MEMORY.replace("[M, N, 2, 2]", "[M, 2, N, 2]").replace(
+        "C[i, j, r, c]", "C[i, r, j, c]"
+    )
+    said = refused(text)
+    assert "the rows and columns that a `dot` adds to are not next to each other in C" in said
+    assert "in registers" in said
