@@ -131,7 +131,7 @@ def request_key(
     request: BuildRequest, compiler: Compiler, kind: str, extra: tuple[str, ...] = ()
 ) -> str:
     """What an artifact depends on, as one digest."""
-    flags = request.flags
+    flags = _flags(request, compiler)
     # "native" means another thing on another machine that shares the folder.
     native = (_processor(),) if any("native" in flag for flag in flags) else ()
     return digest(
@@ -166,7 +166,15 @@ def _processor() -> str:
 
 def compile_command(request: BuildRequest, compiler: Compiler) -> list[str]:
     """The compiler with the request's flags."""
-    return [*compiler.command, *request.flags, *(["-fopenmp"] if request.openmp else [])]
+    flags = _flags(request, compiler)
+    return [*compiler.command, *flags, *(["-fopenmp"] if request.openmp else [])]
+
+
+def _flags(request: BuildRequest, compiler: Compiler) -> tuple[str, ...]:
+    """Those that the compiler knows: clang has another register allocator than gcc."""
+    if not compiler.is_clang:
+        return request.flags
+    return tuple(flag for flag in request.flags if not flag.startswith("-fira-"))
 
 
 def link_flags(request: BuildRequest) -> list[str]:

@@ -57,7 +57,9 @@ class Instruction:
         if _MASK.search(self.operands) or _MASKED_MOVE.match(self.name):
             kinds.add("mask")
         if access is not None:
-            kinds.add("spill" if _SPILL.search(self.note) else access)
+            # An address that waits on the stack is a load like others; a vector is not.
+            slot = _SPILL.search(self.note) is not None and self.width > 0
+            kinds.add("spill" if slot else access)
         return frozenset(kinds)
 
     @property
@@ -98,7 +100,7 @@ def _one_lane(i: Instruction) -> bool:
 
 @dataclass(frozen=True)
 class Counts:
-    """Instructions of one trip of a loop. spills: accesses to slots for what found no register;
+    """Instructions of one trip of a loop. spills: accesses to slots for vectors that found no register;
     masks: those under a mask; gathers: loads by a vector of addresses, or lane by lane; loads and
     stores: accesses to memory but for spills."""
 
