@@ -44,7 +44,7 @@ MATMUL = sizes(
     "M N K",
     """0 0 0, 0 3 2, 3 0 2, 3 4 0, 1 1 1, 2 2 2, 3 3 3, 1 16 4, 5 7 11, 4 15 3, 6 16 4, 7 17 5, 5
     31 2, 6 32 7, 7 33 8, 11 32 3, 12 31 4, 13 17 5, 13 16 9, 6 63 3, 12 64 4, 7 65 5, 5 64 1,
-    13 67 13, 11 127 2, 6 128 6, 19 129 3""",
+    13 67 13, 11 127 2, 6 128 6, 19 129 3, 7 35 257, 6 64 512""",
 )
 CONV = sizes(
     "N H W C K R S",
@@ -77,6 +77,10 @@ STRIDED = sizes(
     "N H W C",
     """1 3 3 1, 1 4 5 3, 1 7 7 16, 2 5 6 19""",
 )
+BLUR = sizes(
+    "H W",
+    """3 3, 3 4, 4 10, 5 18, 18 19, 19 34, 34 33, 35 65, 36 67, 67 5, 99 131""",
+)
 BIAS_RELU = sizes(
     "M N",
     """0 0, 0 5, 5 0, 1 1, 2 2, 3 3, 1 4, 2 7, 3 8, 1 9, 5 15, 2 16, 3 17, 7 31, 2 33, 1 67""",
@@ -101,6 +105,7 @@ CASES = (
     Case("sobel", "sobel", SOBEL),
     Case("depthwise", "depthwise", DEPTHWISE),
     Case("depthwise", "depthwise", STRIDED, {"stride": 2, "pad": 0}),
+    Case("blur", "blur", BLUR),
     Case("bias_relu", "bias_relu", BIAS_RELU),
     Case("qmatmul", "qmatmul", QMATMUL, scale={"scale": 0.01}),
     Case("lu", "lu", LU),

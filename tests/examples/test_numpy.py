@@ -50,6 +50,11 @@ def sobel(arrays: Arrays) -> Any:
     return np.minimum(np.floor(np.sqrt(np.float32(gx * gx + gy * gy))), 255).astype(np.uint8)
 
 
+def blurred(arrays: Arrays) -> Any:
+    """Sums of small integers are exact; the one division is rounded as the kernel's is."""
+    return windows(arrays["x"][None, :, :, None], 3, 3, 1)[0, :, :, 0].sum((2, 3)) / np.float32(9)
+
+
 def quantized(arrays: Arrays) -> Any:
     sums = arrays["A"].astype(np.int32) @ arrays["B"].astype(np.int32)
     scaled = np.rint(sums.astype(np.float32) * arrays["scale"]) + 128
@@ -72,6 +77,7 @@ EXPECTED: list[tuple[str, str, dict[str, Any], Arrays, Callable[[Arrays], Any]]]
     ),
     ("depthwise", "depthwise", {}, {"x": whole(2, 5, 6, 19), "w": whole(3, 3, 19)}, depthwise),
     ("sobel", "sobel", {}, {"img": bytes_(0, 256, np.uint8, 19, 70)}, sobel),
+    ("blur", "blur", {}, {"x": whole(41, 70)}, blurred),
     (
         "bias_relu",
         "bias_relu",
@@ -114,3 +120,25 @@ def test_lu_gives_the_factors() -> None:
         factors = run(A=a.copy()).astype(np.float64)
         product = (np.tril(factors, -1) + np.eye(n)) @ np.triu(factors)
         np.testing.assert_allclose(product, a, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "const"), [("conv2d", "w b"), ("qmatmul", "B scale")])
+def test_what_is_constant_is_prepared_once(name: str, const: str) -> None:
+    file, kernel, constants, arrays, numpy = next(e for e in EXPECTED if e[1] == name)
+    fast: Any = tdsl.load(EXAMPLES / f"{file}.tdsl")[kernel].compile(constants=constants)
+    ready = fast.prepare(**{n: arrays[n] for n in const.split()})
+    calls = {n: a for n, a in arrays.items() if n not in const.split()}
+    for _ in range(2):
+        np.testing.assert_array_equal(ready(**calls), numpy(arrays))
+
+
+@pytest.mark.parametrize(
+    ("shape", "variant"),
+    [((7, 16, 5), "narrow"), ((32, 500, 500), "packed"), ((31, 500, 500), "tiled")],
+)
+def test_a_product_chooses_by_its_sizes(shape: tuple[int, int, int], variant: str) -> None:
+    fast: Any = tdsl.load(EXAMPLES / "matmul.tdsl")["matmul"].compile("avx2")
+    m, n, k = shape
+    a, b = whole(m, k), whole(k, n)
+    assert fast.variant(M=m, N=n, K=k) == variant
+    np.testing.assert_array_equal(fast(A=a, B=b), a @ b)
