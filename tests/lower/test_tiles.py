@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from tests.lower.mutants import mutants
 
 Array = np.ndarray[Any, Any]
 DTYPES = {"u8": np.uint8, "i8": np.int8, "i32": np.int32, "u32": np.uint32}
+KERNELS = Path(__file__).resolve().parents[3] / "shared" / "kernels"
 SIZES = ((1, 1, 1), (2, 2, 8), (3, 5, 7), (4, 4, 0), (5, 7, 9), (8, 12, 16), (9, 3, 17))
 
 GEMM = """
@@ -104,6 +107,33 @@ def test_integers_are_exact(a: str, b: str, acc: str) -> None:
     function = compiled(gemm(a, b, acc), "neon+i8mm")
     assert "mmlaq_" in function.c_source
     holds(function, a, b, acc)
+
+
+@pytest.mark.neon
+def test_a_large_tile_stays_in_registers() -> None:
+    """8 x 12 sums in 24 registers: what is loaded in a step is the operands."""
+    text = gemm("u8", "i8", "i32", first='expect spills(ab) == 0, uses(ab, "usmmla")')
+    text = text.replace("split i by 4", "split i by 8").replace("split j by 4", "split j by 12")
+    function = compiled(text, "neon+i8mm")
+    holds(function, "u8", "i8", "i32")
+
+
+@pytest.mark.neon
+@pytest.mark.skipif(not KERNELS.exists(), reason="the kernels are not there")
+def test_the_shared_kernel() -> None:
+    """Products of bytes with zero points, requantised, at sizes that leave parts of tiles."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the schedule above it is taken
+        kernel = tdsl.load(KERNELS / "qgemm.tdsl")["qgemm"]
+        function = kernel.compile("neon+i8mm", schedule="mmla")
+    for m, n, k in ((1, 1, 1), (8, 12, 8), (7, 11, 9), (9, 13, 7), (3, 5, 0), (17, 25, 33)):
+        A, B = drawn("u8", (m, k), m), drawn("i8", (k, n), n)
+        scale = np.random.default_rng(k).uniform(1e-5, 1e-3, n).astype(np.float32)
+        za, zb, zc = np.uint8(3), np.int8(-5), np.uint8(90)
+        t = (A.astype(np.int64) - int(za)) @ (B.astype(np.int64) - int(zb))
+        want = np.rint(t.astype(np.float32) * scale) + np.float32(zc)
+        got = function(A=A, B=B, scale=scale, za=za, zb=zb, zc=zc)
+        np.testing.assert_array_equal(got, np.clip(want, 0, 255).astype(np.uint8))
 
 
 @pytest.mark.neon
