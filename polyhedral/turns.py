@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import islpy as isl
 
-from tdsl.ir.index import const
+from tdsl.ir.kernel import Array, Const
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import coordinate_map
 from tdsl.polyhedral.program import Access, Program, Stmt
@@ -71,8 +71,6 @@ def _follows(program: Program, stmt: Stmt, access: Access, path: Sequence[Loop],
     array = program.arrays[access.array]
     if not array.shape or not access.exact:
         return False
-    if array.strides is not None and array.strides[-1] != const(1):
-        return False
     pairs = isl.Map.universe(stmt.domain.get_space().map_from_set())
     for loop in path:
         here = loop.coords[stmt.name]
@@ -80,8 +78,28 @@ def _follows(program: Program, stmt: Stmt, access: Access, path: Sequence[Loop],
         pairs = pairs.intersect(there.eq_map(here))
     pairs = pairs.intersect_domain(stmt.domain).intersect_range(stmt.domain)
     steps = pairs.apply_domain(access.map).apply_range(access.map).deltas()
-    next_one = isl.Set.universe(steps.get_space())
-    for dim in range(len(array.shape)):
-        value = int(dim == len(array.shape) - 1)
-        next_one = next_one.fix_val(isl.dim_type.set, dim, isl.Val(value))
-    return bool(steps.is_subset(next_one))
+    return bool(steps.is_subset(_next_in_memory(array, steps.get_space())))
+
+
+def _next_in_memory(array: Array, space: isl.Space) -> isl.Set:
+    """Differences of indices between an element and the next one in memory, as far as the extents
+    are constants."""
+    local = isl.LocalSpace.from_space(space)
+    distance = isl.Constraint.alloc_equality(local).set_constant_val(isl.Val(-1))
+    result = isl.Set.universe(space)
+    stride: int | None = 1
+    for dim in reversed(range(len(array.shape))):
+        step = stride
+        if array.strides is not None:
+            given = array.strides[dim]
+            step = int(given.value) if isinstance(given, Const) else None
+        if step is None:
+            result = result.fix_val(isl.dim_type.set, dim, isl.Val(0))
+        else:
+            distance = distance.set_coefficient_val(isl.dim_type.set, dim, isl.Val(step))
+        match array.shape[dim]:
+            case Const(value=extent) if stride is not None:
+                stride *= int(extent)
+            case _:
+                stride = None
+    return result.add_constraint(distance)

@@ -10,9 +10,10 @@ from tdsl.diagnostics import IllegalSchedule, Note
 from tdsl.polyhedral import dependences
 from tdsl.polyhedral.box import CannotPlace
 from tdsl.polyhedral.explain import first_that_works
+from tdsl.polyhedral.flatten import flattened
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.overwrites import Lost, first_lost
-from tdsl.polyhedral.place import localize
+from tdsl.polyhedral.place import accesses_to, localize
 from tdsl.polyhedral.program import Violation
 from tdsl.polyhedral.shared import share
 from tdsl.polyhedral.sliding import first_only
@@ -212,9 +213,12 @@ def _localized(state: State, tree: Node, request: ComputeRequest) -> State:
         request = replace(request, layout=tile_layout(state, array))
     if request.memory is not None:
         what += f" in {request.memory}"
+    program = state.program
+    if home and request.layout is None and not request.fold and not _outside(state, array, home):
+        program = flattened(program, tree, array, home)
     try:
         program = localize(
-            state.program, tree, array, home,
+            program, tree, array, home,
             fold=dict(request.fold), layout=request.layout, memory=request.memory,
         )  # fmt: skip
     except CannotPlace as error:
@@ -226,6 +230,14 @@ def _localized(state: State, tree: Node, request: ComputeRequest) -> State:
             what = f"a ring of {lengths} for {array} is too short"
             raise _refused(state, request, lost, what, _long_enough(state, tree, request))
     return replace(state, program=program)
+
+
+def _outside(state: State, array: str, home: Sequence[Loop]) -> bool:
+    """Whether a statement uses the array outside the loops that it is new in."""
+    below = home[-1].coords
+    return any(
+        s.name not in below for s in state.program.statements.values() if accesses_to(s, array)
+    )
 
 
 def _long_enough(state: State, tree: Node, request: ComputeRequest) -> str | None:
