@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from tdsl.codegen.by_lane import dot_by_group, fused_by_lane
 from tdsl.codegen.casts import vector_cast
 from tdsl.codegen.dots import dot, join, part, repeat, repeat_load
 from tdsl.codegen.index import IndexPrinter
@@ -80,6 +81,8 @@ class ValuePrinter:
                     return element if mask is None else ternary(self(mask), element, C("0"))
                 return gather_lanes(unit, type, array, self(offset), self._mask(mask))
             case Op(op, args):
+                if (fused := fused_by_lane(unit, value, self)) is not None:
+                    return fused
                 printed = [self(a) for a in args]
                 if is_elementary(op, type.elem):
                     return unit.elementary(op, type, printed[0])
@@ -120,6 +123,9 @@ class ValuePrinter:
             case Part(arg, start):
                 return part(unit, self(arg), start, arg.type, type)
             case Dot(acc, first, second):
+                by_group = dot_by_group(unit, value, self)
+                if by_group is not None:
+                    return by_group
                 return dot(unit, value, [self(acc), self(first), self(second)])
             case Column(rows, lane):
                 return self._column(rows, lane, type)

@@ -154,6 +154,8 @@ def _loaded(value: v.Value, lets: Mapping[str, v.Value], env: Env) -> Mask:
             return _loaded(lets[name], lets, env)
         case v.Load(mask=mask):
             return mask_of(mask, lets, env)
+        case v.Part(arg, start, type):
+            return _of_places(_loaded(arg, lets, env), np.arange(start, start + type.lanes))
         case v.Repeat(arg, type):
             inner = _loaded(arg, lets, env)
             times = type.lanes // arg.type.lanes

@@ -8,6 +8,7 @@ from tdsl.diagnostics import IllegalSchedule
 from tdsl.ir import vector
 from tdsl.ir.loops import Block, For
 from tdsl.ir.verify_vector import verify
+from tdsl.lower.broadcasts import by_lanes
 from tdsl.lower.builder import Names
 from tdsl.lower.context import Context
 from tdsl.lower.expand import Expander
@@ -86,9 +87,9 @@ def lower(
         program.kernel.sizes,
         tuple(buffers(program.kernel, program.arrays.values(), stored.of_threads)),
         program.kernel.assumptions,
-        _finished(body, program, stored.streams),
+        _finished(body, program, target, stored.streams),
         (*notes, *plain(stored.streams, target)),
-        prepare=None if first is None else _finished(first, seen, none),
+        prepare=None if first is None else _finished(first, seen, target, none),
         const_sizes=tuple(s for s in program.kernel.sizes if s in const_sizes(program.kernel)),
     )
     verify(function, target)
@@ -98,8 +99,8 @@ def lower(
         folder = Folder(sums, target.has_fma)
         folded = replace(
             function,
-            body=_finished(body, program, stored.streams, folder),
-            prepare=None if first is None else _finished(first, seen, none, folder),
+            body=_finished(body, program, target, stored.streams, folder),
+            prepare=None if first is None else _finished(first, seen, target, none, folder),
         )
         verify(folded, target)
     nest, versions = Block(nest.items + loops.items), Block(versions.items + chosen.items)
@@ -195,12 +196,17 @@ def _taken(program: Program) -> frozenset[str]:
 
 
 def _finished(
-    body: vector.Block, program: Program, streams: frozenset[str], folder: Folder | None = None
+    body: vector.Block,
+    program: Program,
+    target: Target,
+    streams: frozenset[str],
+    folder: Folder | None = None,
 ) -> vector.Block:
     """The passes on straight-line code, behind the expansion."""
     taken = _taken(program)
     if folder is not None:
         body = folder.fold(body, Names(taken | defined(body.items)))
     shared = share(body, Names(taken | defined(body.items)))
+    shared = by_lanes(shared, target)
     based = relative(shared, Names(taken | defined(shared.items)))
     return streamed(partition(based), program, streams)

@@ -20,7 +20,7 @@ def share(block: v.Block, names: Names, changing: frozenset[str] = frozenset()) 
     """The block with repeated operations named. `changing`: variables that Assign changes."""
     changing = changing | _assigned(block.items)
     items: list[v.Item] = []
-    for run in _runs(block.items):
+    for run in runs(block.items):
         if isinstance(run, list):
             items += _shared(run, names, changing)
         else:
@@ -28,7 +28,7 @@ def share(block: v.Block, names: Names, changing: frozenset[str] = frozenset()) 
     return v.Block(tuple(items))
 
 
-def _runs(items: Iterable[v.Item]) -> list[list[v.Item] | v.Item]:
+def runs(items: Iterable[v.Item]) -> list[list[v.Item] | v.Item]:
     """Stretches of straight-line items, and between them the items with blocks."""
     result: list[list[v.Item] | v.Item] = []
     for item in items:
@@ -62,7 +62,7 @@ def _inside(item: v.Item, names: Names, changing: frozenset[str]) -> v.Item:
 def _shared(run: list[v.Item], names: Names, changing: frozenset[str]) -> list[v.Item]:
     counts: Counter[v.Value] = Counter()
     for item in run:
-        for value in _values(item):
+        for value in values_of(item):
             _count(value, counts, changing)
     wanted = {value for value, count in counts.items() if count > 1}
     if not wanted:
@@ -70,9 +70,9 @@ def _shared(run: list[v.Item], names: Names, changing: frozenset[str]) -> list[v
     made: dict[v.Value, v.Ref] = {}
     result: list[v.Item] = []
     for item in run:
-        shared = [_use(value, wanted, made, names, result) for value in _values(item)]
+        shared = [_use(value, wanted, made, names, result) for value in values_of(item)]
         if shared:
-            item = _with_values(item, shared)
+            item = with_values(item, shared)
         result.append(item)
     return result
 
@@ -113,7 +113,8 @@ def _use(
     return ref
 
 
-def _values(item: v.Item) -> list[v.Value]:
+def values_of(item: v.Item) -> list[v.Value]:
+    """The values of an item of straight-line code."""
     match item:
         case v.Let(_, value) | v.Assign(_, value):
             return [value]
@@ -125,7 +126,8 @@ def _values(item: v.Item) -> list[v.Value]:
             return []
 
 
-def _with_values(item: v.Item, values: list[v.Value]) -> v.Item:
+def with_values(item: v.Item, values: list[v.Value]) -> v.Item:
+    """The same item with others."""
     match item:
         case v.Store():
             mask = values[1] if len(values) > 1 else None
