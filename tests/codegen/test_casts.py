@@ -117,7 +117,8 @@ def test_conversions(name: str, tmp_path: Path) -> None:
             outs = {f"{m}_{t}": np.full(a.size, 7, dtype(t)) for m, t in cases}
             calls.append(Call(f.name, {"N": a.size}, {"a": a, **outs}))
             checks.append((source, cases))
-    _, outcomes = run(functions, calls, of, tmp_path)
+    # Thousands of conversions in one file: most of the time would go into optimizing it.
+    _, outcomes = run(functions, calls, of, tmp_path, ("-O1",))
     wrong = []
     for (source, cases), call, outcome in zip(checks, calls, outcomes, strict=True):
         assert outcome.status == 0
