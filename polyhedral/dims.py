@@ -71,7 +71,7 @@ class _Range:
 
     text: start and count as expressions, where isl's pieces would be long.
     block: an earlier dimension whose coordinate numbers this one's blocks; then the start is that
-    times the extent, and `start` is that of block 0.
+    times the factor of the split, and `start` is that of block 0.
     """
 
     start: isl.PwAff
@@ -79,6 +79,7 @@ class _Range:
     values: isl.Map
     text: tuple[Expr, Expr] | None = None
     block: int | None = None
+    factor: int = 1
 
 
 def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
@@ -106,7 +107,7 @@ def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
     for k, r in enumerate(ranges):
         if r.block is not None:
             anchor = start(r.start, r.values.domain()).text(coordinates, sizes)
-            begin = add(scale(r.extent, at[f"x{r.block}"]), anchor)
+            begin = add(scale(r.factor, at[f"x{r.block}"]), anchor)
         else:
             first = start(r.start, r.values.domain())
             begin = r.text[0] if r.text else first.text(coordinates, sizes)
@@ -202,7 +203,15 @@ def _range(
             here = key.intersect_domain(domain)
             begin = _first_of_blocks(number, coordinate, info.factor, here)
         if begin is not None:
-            return _Range(begin, info.factor, values, None, within[0])
+            # A phase, say, takes one of the places in each block.
+            block_of = number.scale_val(isl.Val(info.factor))
+            taken = key.intersect_domain(domain).reverse()
+            taken = taken.apply_range(coordinate.sub(block_of).as_map()).coalesce()
+            room = _largest_spread(taken)
+            few = room is not None and room < info.factor
+            if few and room is not None:
+                return _Range(plain_start(taken), room, values, None, within[0], info.factor)
+            return _Range(begin, info.factor, values, None, within[0], info.factor)
     extent = _largest_spread(values)
     if extent is None or extent > MOST_ITERATIONS:
         raise CannotScan(statement, dim.name)
@@ -331,7 +340,7 @@ def _from_start(absolute: isl.Set, depth: int, ranges: Sequence[_Range]) -> isl.
                 value = value.sub(_after(outer, r.start))
             else:
                 number = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, depth + r.block))
-                value = value.sub(number.scale_val(isl.Val(r.extent)))
+                value = value.sub(number.scale_val(isl.Val(r.factor)))
                 value = value.sub(_after(outer, r.start))
         result = result.flat_range_product(value.as_map())
     return result

@@ -26,10 +26,12 @@ MOST_VERSIONS = 32  # of one nest; further dimensions are tested one by one
 @dataclass(frozen=True)
 class Specializer:
     """`lanes`: the lanes of one vector register for a statement (1 on targets without). `whole`:
-    whether a loop has no versions, since its vectors are cut at run time (`tdsl.lower.peel`)."""
+    whether a loop has no versions, since its vectors are cut at run time (`tdsl.lower.peel`).
+    `made`: how many versions there are already of what stands here."""
 
     lanes: Callable[[str], int]
     whole: Callable[[For], bool] = lambda loop: False
+    made: int = 1
 
     def block(self, block: Block, known: frozenset[str]) -> Block:
         """`known`: the loop variables that have a value here."""
@@ -54,8 +56,10 @@ class Specializer:
                 rest = None if other is None else self.block(other, known)
                 return If(condition, self.block(then, known), rest)
             case Switch(on, cases, default):
-                rest = None if default is None else self.block(default, known)
-                return Switch(on, tuple((n, self.block(b, known)) for n, b in cases), rest)
+                # Versions inside of versions: all of them together have the limit.
+                inside = replace(self, made=self.made * len(cases))
+                rest = None if default is None else inside.block(default, known)
+                return Switch(on, tuple((n, inside.block(b, known)) for n, b in cases), rest)
             case Scope():
                 # What a scope keeps has one set of registers: what is known is decided outside.
                 here = [d for d in pending if d.count is None or variables(d.count) <= known]
@@ -71,8 +75,9 @@ class Specializer:
         """One version where all blocks are full; one with the tails of all of them."""
         alone = len(dims) == 1 and not always
         tested = _unguarded(item, decided=False) if always else item
-        partial = self._partial(tested, dims, 1, alone=alone)
-        if any(d.tail == "guard" for d in dims):
+        partial = self._partial(tested, dims, self.made, alone=alone)
+        many = 4 * self.made > MOST_VERSIONS  # most of these are of tails: no full one in each
+        if many or any(d.tail == "guard" for d in dims):
             return partial
         full = _unguarded(item, decided=True) if always else item
         for dim in dims:
