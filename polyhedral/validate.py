@@ -213,6 +213,10 @@ class _Pair:
                     self._refuse(together.order_gt(IN, column, OUT, column), "runs after")
                 together = together.equate(IN, column, OUT, column)
         anti = self.dependence.kind == "anti" and "transpose" not in marks
+        if not anti and not self.ordered and marks.count("vector") == 2:
+            # Rows run one after the other, or are elements of their own.
+            row = lanes.pop(0)
+            together = together.equate(IN, row, OUT, row)
         if anti or (not self.ordered and self._one_element(lanes)):
             return
         self._refuse(together, "is in one vector with")

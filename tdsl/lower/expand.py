@@ -219,6 +219,8 @@ class Expander:
             write_turned(self.context, instance, env, copy, code, element)
             return
         if dim.mark == "vector":
+            if copy.lanes > 1:
+                raise AssertionError("two vector loops around one statement, and others between")
             if rest and rest[0].mark == "vector":
                 self._pair(instance, dim, rest[0], rest[1:], env, copy, code)
                 return

@@ -229,6 +229,52 @@ def test_lanes_that_are_exchanged_are_seen() -> None:
             check_instances(program, replace(lowered, function=function), order)
 
 
+ROWS = """
+kernel gemm(M, N) {
+    in  x: f32[M, N]
+    in  w: f32[N]
+    out y: f32[N, M]
+    out s: f32[M]
+    out c: f32[N]
+
+    y[j, i] = select(i > j, x[i, j] * w[j], 0.5)
+    s[i] = sum[j](x[i, j])
+    c[j] = sum[i](x[i, j])
+}
+schedule gemm for any {
+    reassociate s, c
+    on y {
+        split i by 2 -> io, i2
+        split j by 4 -> jo, j2 tail mask
+        reorder io, jo, i2, j2
+        vectorize i2, j2
+    }
+    on s, c {
+        split i by 2 -> io, i2
+        split j by 8 -> jo, j2 tail mask
+        reorder io, jo, i2, j2
+        vectorize i2, j2
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "level", ["c", "avx2", "avx512", pytest.param("neon", marks=pytest.mark.neon)]
+)
+def test_rows_of_any_statement(level: str) -> None:
+    """Two vector loops: elements that are apart, conditions, sums over the lanes of a row."""
+    function = compiled(ROWS, level)
+    for m, n in ((1, 1), (2, 4), (3, 9), (4, 8), (5, 17), (2, 0)):
+        x = np.random.default_rng(m).integers(-8, 9, (m, n)).astype(np.float32)
+        w = np.arange(n, dtype=np.float32)
+        y, s, c = function(x=x, w=w)
+        below = np.arange(m)[:, None] > np.arange(n)[None, :]
+        np.testing.assert_array_equal(y, np.where(below, x * w, np.float32(0.5)).T)
+        np.testing.assert_array_equal(s, x.sum(1))
+        np.testing.assert_array_equal(c, x.sum(0))
+
+
 def refused(text: str) -> str:
     with pytest.raises(tdsl.IllegalSchedule) as caught:
         compiled(text, "neon+i8mm")
