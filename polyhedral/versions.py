@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tdsl.ir.index import const
@@ -44,6 +44,8 @@ def _pairs(before: Item, after: Item, number: int, parts: list[Parts]) -> Iterat
             for item, version in zip(items, versions, strict=True):
                 yield from _pairs(item, version, number, parts)
                 number += _count(item)
+        case Block(items), Block(versions) if 1 < len(versions) < len(items):
+            yield from _joined(items, versions, number, parts)
         case Block((item,)), _:
             yield from _pairs(item, after, number, parts)
         case _, Block((version,)):
@@ -104,6 +106,29 @@ def _heads(item: Item) -> Iterator[For]:
                 yield from _heads(arm)
         case Block((inner,)):
             yield from _heads(inner)
+
+
+def _joined(
+    items: Sequence[Item], versions: Sequence[Item], number: int, parts: list[Parts]
+) -> Iterator[int]:
+    """Items one after the other, some of which have their versions in one test together."""
+    for position, version in enumerate(versions):
+        most = len(items) - (len(versions) - position - 1)
+        for taken in range(1, most + 1):
+            own: list[Parts] = []
+            try:
+                found = list(_pairs(Block(tuple(items[:taken])), version, number, own))
+            except NotVersions:
+                continue
+            yield from found
+            parts += own
+            break
+        else:
+            raise NotVersions
+        number += sum(_count(item) for item in items[:taken])
+        items = items[taken:]
+    if items:
+        raise NotVersions
 
 
 def _count(item: Item) -> int:
