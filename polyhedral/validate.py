@@ -276,12 +276,13 @@ def _scopes(program: Program, places: Places) -> None:
     for scope, depth in scopes.values():
         inside = [p for p in found if any(s is scope for s, _ in p.scopes)]
         writers = [p for p in inside if program.statements[p.statement].write.array == scope.array]
+        if scope.private:
+            continue  # it has one register an element for all its uses, or is refused later
         for writer in writers:
             stmt = program.statements[writer.statement]
             if not _one_copy_each(writer, stmt, depth):
                 raise Miscompiled(f"copies of {stmt.name} share an element in registers")
-        # What is private has one register an element for all its uses, or is refused later.
-        for reader in () if scope.private else inside:
+        for reader in inside:
             stmt = program.statements[reader.statement]
             for access in stmt.reads:
                 # The element that the same instance writes has the same register.

@@ -140,10 +140,26 @@ class Expander:
         with self.context.under(compare("lt", loop.lo, loop.hi)), self.context.knowing(test):
             copies(then)
         other = code.inside()
-        self._for(replace(loop, mark="serial"), other, known)
+        try:
+            self._for(replace(loop, mark="serial"), other, known)
+        except CannotKeep:
+            if loop.step != 1:
+                raise
+            # In a loop an element would have no fixed register: a case for each number of copies.
+            other = code.inside()
+            self._cases(loop, most, other, known)
         code.forget_all(written([*then.items, *other.items]))
         code.add(v.If(test, v.Block(tuple(then.items)), v.Block(tuple(other.items))))
         return True
+
+    def _cases(self, loop: ir.For, most: int, code: Code, known: frozenset[str]) -> None:
+        cases = []
+        for count in range(1, most):
+            copies = (
+                rename(loop.body, loop.var, add(loop.lo, const(number))) for number in range(count)
+            )
+            cases.append((count, ir.Block(tuple(copies))))
+        self._switch(sub(loop.hi, loop.lo), tuple(cases), None, code, known)
 
     def _if(
         self,
