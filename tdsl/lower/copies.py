@@ -16,11 +16,12 @@ from tdsl.ir.walk_vector import operands
 from tdsl.lower.builder import Code
 from tdsl.lower.context import Context
 from tdsl.lower.dots import Terms, dot_value
+from tdsl.lower.identities import uniform
 from tdsl.lower.keep import COMBINE, home_of, part_for, partial_for, register_for
 from tdsl.lower.memory import stored_type
 from tdsl.lower.registers import Register, Writer
 from tdsl.lower.tiles import Tile, tile_value
-from tdsl.lower.values import Values, has_data, uniform
+from tdsl.lower.values import Values, has_data
 from tdsl.polyhedral.known import has_choice, range_facts
 from tdsl.polyhedral.packed_reads import read_alone
 from tdsl.polyhedral.program import Stmt

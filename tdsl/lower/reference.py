@@ -13,9 +13,9 @@ from tdsl.ir.kernel import INDEX, Op
 from tdsl.lower.tables import Bools, Ints, Table, plain
 
 # A place in the text; a dim there with its count and which loops around are in their last
-# iteration (-1: without a dim; -2: a loop, by number, of which several iterations get here; -3: with
-# whole dims, since loops over these are taken apart; from the number of dims on: a dim with one of
-# its iterations, where a guard chooses).
+# iteration (-1: without a dim; -2: a loop, by number, of which several iterations get here; -3:
+# with whole dims, since loops over these are taken apart; from the number of dims on: a dim with
+# one of its iterations, where a guard chooses).
 Reached = tuple[int, int, int]
 
 

@@ -28,6 +28,16 @@ from tdsl.ir.index import (
     whole_blocks,
 )
 from tdsl.ir.types import BOOL, I64, ElemType
+from tdsl.lower.identities import (
+    fuse,
+    is_zero,
+    one_of,
+    uniform,
+    without_one,
+    wrap,
+    zero_elsewhere,
+    zero_of,
+)
 from tdsl.lower.lanes import is_scalar_work
 from tdsl.lower.memory import Place, stored_type
 from tdsl.polyhedral.known import conjuncts
@@ -123,14 +133,14 @@ class Values:
             return v.Op(op, tuple(args), self.mask_type(args[0].type.elem.bits))
         if op in k.LOGIC:
             return self._logic(op, args)
-        if op == "mul" and type.is_float and (other := _without_one(args)) is not None:
+        if op == "mul" and type.is_float and (other := without_one(args)) is not None:
             return other
         if op in ("min", "max") and self.numerics.strict and type.is_float:
             op += "_strict"
         if self.numerics.strict and is_elementary(op, type):
             op += "_strict"
         if self.numerics.fma and type.is_float and type.bits > 16 and op in ("add", "sub"):
-            fused = _fuse(op, args[0], args[1])
+            fused = fuse(op, args[0], args[1])
             if fused is not None:
                 return fused
         return v.Op(op, tuple(args), self.type(type))
@@ -141,10 +151,10 @@ class Values:
             if type == BOOL:
                 return arg
             return self.choose(
-                arg, v.Const(_one(type), self.type(type)), v.Const(_zero(type), self.type(type))
+                arg, v.Const(one_of(type), self.type(type)), v.Const(zero_of(type), self.type(type))
             )
         if type == BOOL:
-            zero = v.Const(_zero(arg.type.elem), arg.type)
+            zero = v.Const(zero_of(arg.type.elem), arg.type)
             return v.Op("ne", (arg, zero), self.mask_type(arg.type.elem.bits))
         if arg.type.elem == type:
             return arg
@@ -202,7 +212,7 @@ class Values:
         first = self.value(then, self.both(mask, chosen))
         negated = self._logic("not", [chosen])
         second = self.value(other, self.both(mask, negated))
-        if _is_zero(second) and isinstance(then, k.Read) and _zero_elsewhere(first, chosen):
+        if is_zero(second) and isinstance(then, k.Read) and zero_elsewhere(first, chosen):
             return first
         return self.choose(chosen, first, second)
 
@@ -418,53 +428,6 @@ class Values:
         return v.Load(array, base, self.type(elem), step, lanes)
 
 
-def uniform(mask: v.Value | None) -> v.Value | None:
-    """The mask as one scalar condition, where it is the same in all lanes."""
-    match mask:
-        case None:
-            return None
-        case v.Condition(condition):
-            return v.Condition(condition, v.VType(BOOL))
-        case _ if mask.type.lanes == 1:
-            return mask
-        case v.Op("and" | "or" | "not" as op, args):
-            parts = [uniform(a) for a in args]
-            if any(p is None for p in parts):
-                return None
-            return v.Op(op, tuple(p for p in parts if p is not None), v.VType(BOOL))
-        case _:
-            return None
-
-
-def _zero_elsewhere(value: v.Value, chosen: v.Value) -> bool:
-    """Whether a load that is masked gives 0 where a condition does not hold."""
-    match value:
-        case v.Load(mask=mask):
-            return mask is not None
-        case v.Splat(v.Load(mask=mask)):
-            return mask is not None and uniform(chosen) is not None
-        case _:
-            return False
-
-
-def _without_one(args: list[v.Value]) -> v.Value | None:
-    """The other factor of a product with 1, which is exact."""
-    for one, other in (args, reversed(args)):
-        if isinstance(one, v.Const) and one.value == 1.0:
-            return other
-    return None
-
-
-def _fuse(op: str, left: v.Value, right: v.Value) -> v.Value | None:
-    """x + a * b, a * b + x, x - a * b with one rounding."""
-    if isinstance(right, v.Op) and right.op == "mul":
-        name = "fma" if op == "add" else "fnma"
-        return v.Op(name, (*right.args, left), left.type)
-    if op == "add" and isinstance(left, v.Op) and left.op == "mul":
-        return v.Op("fma", (*left.args, right), right.type)
-    return None
-
-
 def has_data(expr: k.Expr) -> bool:
     """Whether an index expression reads an array."""
     return any(isinstance(e, k.Read | k.Cast) for e in k.walk(expr))
@@ -481,23 +444,3 @@ def is_index_condition(expr: k.Expr) -> bool:
             return args[0].type == k.INDEX
         case _:
             return False
-
-
-def wrap(value: int, type: ElemType) -> int:
-    """An integer as its type holds it."""
-    value &= (1 << type.bits) - 1
-    if type.kind == "int" and value >> (type.bits - 1):
-        value -= 1 << type.bits
-    return value
-
-
-def _is_zero(value: v.Value) -> bool:
-    return isinstance(value, v.Const) and str(value.value) in ("0", "0.0", "False")
-
-
-def _one(type: ElemType) -> int | float:
-    return 1.0 if type.is_float else 1
-
-
-def _zero(type: ElemType) -> int | float:
-    return 0.0 if type.is_float else 0
