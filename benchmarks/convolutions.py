@@ -70,7 +70,9 @@ def layer(side: int, c: int, k: int, taps: int, stride: int, pad: int):
     return (x, w, b, y), exact, present(onnxruntime=onnx, torch=in_torch), work
 
 
-def exact_layer(side: int, c: int, k: int, taps: int, stride: int, pad: int, **options: Any) -> Case:
+def exact_layer(
+    side: int, c: int, k: int, taps: int, stride: int, pad: int, **options: Any
+) -> Case:
     """Every product of the definition."""
     (x, w, b, y), exact, peers, work = layer(side, c, k, taps, stride, pad)
     sizes = {"N": 1, "H": side, "W": side, "C": c, "K": k, "R": taps, "S": taps}

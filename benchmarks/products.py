@@ -22,8 +22,12 @@ def benchmarks() -> Iterator[Benchmark]:
     for n in SQUARE:
         yield Benchmark(f"sgemm_packed_{n}", partial(packed, n, n, n))
     for m, n, k in OTHERS:
-        yield Benchmark(f"sgemm_{m}_{n}_{k}", partial(sgemm, m, n, k, 1.0, ("numpy", "torch", "ort")))
-    yield Benchmark("sgemm_1_4096_4096", partial(sgemm, 1, 4096, 4096, 0.97, ("numpy", "torch", "ort")))
+        yield Benchmark(
+            f"sgemm_{m}_{n}_{k}", partial(sgemm, m, n, k, 1.0, ("numpy", "torch", "ort"))
+        )
+    yield Benchmark(
+        "sgemm_1_4096_4096", partial(sgemm, 1, 4096, 4096, 0.97, ("numpy", "torch", "ort"))
+    )
     yield Benchmark("qgemm_1024", partial(qgemm, 1024))
     yield Benchmark("bgemm_1024", partial(bgemm, 1024))
 

@@ -101,8 +101,8 @@ def _one_lane(i: Instruction) -> bool:
 @dataclass(frozen=True)
 class Counts:
     """Instructions of one trip of a loop. spills: accesses to slots for vectors that found no
-    register; masks: those under a mask; gathers: loads by a vector of addresses, or lane by lane; loads and
-    stores: accesses to memory but for spills."""
+    register; masks: those under a mask; gathers: loads by a vector of addresses, or lane by lane;
+    loads and stores: accesses to memory but for spills."""
 
     instructions: int
     fma: int

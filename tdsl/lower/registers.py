@@ -125,7 +125,6 @@ class Scope:
                 if not one.writers & other.writers and not _apart(one, other):
                     raise CannotKeep(self.array, "several registers may be the same element")
 
-
     def _refuse_overlaps(self) -> None:
         seen: set[tuple[Expr, int]] = set()
         for register in self.registers.values():

@@ -190,7 +190,7 @@ def compile_flags(of: Target) -> tuple[str, ...]:
     iterations until they spill. Plain C has no vectors to protect and gains from -O2.
     -fno-math-errno lets sqrt, floor and the like be one instruction; nothing reads errno.
     -fira-algorithm=priority, and for 32 registers the tuning: gcc 12 colors the registers of tiles
-    that just fit so that a few accumulators are spilled in the innermost loop; this way it does not.
+    that just fit so that a few accumulators are spilled in the innermost loop; so it does not.
     No -march: functions carry their target as an attribute.
     """
     level = "-O2" if of.family == "c" else "-O1"

@@ -143,7 +143,8 @@ def make_tile(first: str, second: str, acc: str) -> Function:
     value = Dot(load("c", TYPES[acc], 4, I), operands[0], operands[1], tile, 2)
     parts = [Part(value, start, VType(TYPES[acc], lanes)) for start, lanes in ((0, 2), (2, 2))]
     last = Part(value, 3, VType(TYPES[acc]))
-    stores = [Store(f"r{n}", I, x) for n, x in enumerate((value, *parts, last))]
+    results: list[Value] = [value, *parts, last]
+    stores = [Store(f"r{n}", I, x) for n, x in enumerate(results)]
     long = (mul(num(group // 2), Size("N")),)
     buffers = [Buffer("a", TYPES[first], long, "in"), Buffer("b", TYPES[second], long, "in")]
     buffers.append(Buffer("c", TYPES[acc], (Size("N"),), "in"))

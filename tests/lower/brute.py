@@ -331,6 +331,8 @@ class Vector:
                     _total(start, products[n * value.group : (n + 1) * value.group])
                     for n, start in enumerate(self.value(acc, env))
                 ]
+            case _:
+                raise TypeError(type(value).__name__)
 
     def loaded(self, buffer: str, places: Iterator[int], mask: list[Any]) -> list[Any]:
         return [self.element(buffer, p) if on else 0 for p, on in zip(places, mask, strict=True)]

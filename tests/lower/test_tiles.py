@@ -23,7 +23,7 @@ from tdsl.targets import runnable, target
 from tests.lower.mutants import mutants
 
 Array = np.ndarray[Any, Any]
-DTYPES = {"u8": np.uint8, "i8": np.int8, "i32": np.int32, "u32": np.uint32}
+DTYPES: dict[str, Any] = {"u8": np.uint8, "i8": np.int8, "i32": np.int32, "u32": np.uint32}
 KERNELS = Path(__file__).resolve().parents[3] / "shared" / "kernels"
 SIZES = ((1, 1, 1), (2, 2, 8), (3, 5, 7), (4, 4, 0), (5, 7, 9), (8, 12, 16), (9, 3, 17))
 

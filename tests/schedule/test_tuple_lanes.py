@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,7 +43,7 @@ schedule softmax for any { %s }
 """
 
 
-def _compiled(text: str, directives: str, target: str) -> object:
+def _compiled(text: str, directives: str, target: str) -> Any:
     module = tdsl.parse(text % directives, name="lanes.tdsl")
     return next(iter(module.kernels.values())).compile(target)
 
