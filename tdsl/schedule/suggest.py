@@ -132,6 +132,8 @@ def _skew(state: State, step: Step, works: Works) -> Iterator[Suggestion]:
         return
     found = [candidates(state, ref, step.on)[0] for ref in refs]
     path = [loop.name for loop in loops_of(state.tree, found[0].statement)]
+    if any(at.name not in path for at in found):
+        return
     by_depth = sorted(zip(refs, found, strict=True), key=lambda pair: path.index(pair[1].name))
     names = [at.name for _, at in by_depth]
     for inner in range(1, len(by_depth)):
