@@ -3,9 +3,11 @@
 import re
 from hashlib import sha256
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from tdsl.schedule.directives import Directive
 from tests.project.modules import FOLDERS, source_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +41,17 @@ def test_architecture_names_every_package() -> None:
         for file in source_files(ROOT / folder)
     }
     assert sorted(folder for folder in folders if f"`{folder}`" not in text) == []
+
+
+def test_the_page_on_schedules_lists_every_directive() -> None:
+    text = (ROOT / "docs" / "schedules.md").read_text("utf-8")
+    contents, _, body = text.partition("\n## ")
+    names = [directive.__name__.lower() for directive in get_args(Directive)]
+    assert [name for name in names if f"`{name}`" not in contents] == []
+    written = re.compile(r"^ +(?:on [\w, ]+\{ *)?(" + "|".join(names) + r")\b", re.MULTILINE)
+    shown = {match[1] for block in CODE.findall(body) for match in written.finditer(block)}
+    shown |= set(re.findall(r"schedule [^\n]*\{ *(\w+) ", body))
+    assert sorted(set(names) - shown) == []
 
 
 def test_each_picture_is_named_and_is_the_one_described() -> None:
