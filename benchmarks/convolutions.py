@@ -12,6 +12,7 @@ from benchmarks.case import Array, Benchmark, Case, aligned, checked, compiled, 
 from benchmarks.peers import node, onnx_run, present, torch, torch_call, torch_conv
 
 # name: side, channels in and out, taps, stride, pad
+F2 = {"m": 2, "G": "G2", "BT": "B2", "AT": "A2"}  # F(2x2, 3x3): its weights stay in the last cache
 LAYERS = {
     "conv3x3_64_56": (56, 64, 64, 3, 1, 1),
     "conv3x3_128_28": (28, 128, 128, 3, 1, 1),
@@ -30,6 +31,7 @@ def benchmarks() -> Iterator[Benchmark]:
     for name, layer in LAYERS.items():
         if name.startswith("conv3x3"):
             yield Benchmark(name.replace("conv3x3", "winograd"), partial(winograd, *layer))
+    yield Benchmark("winograd2_512_7", partial(winograd, *LAYERS["conv3x3_512_7"], constants=F2))
     for channels in (32, 19):
         yield Benchmark(f"depthwise_{channels}_112", partial(depthwise, channels, 112))
     yield Benchmark("qconv3x3_64_56", partial(qconv, 56, 64))
