@@ -86,10 +86,21 @@ def init_position(chain: Sequence[Node], stmt: Stmt) -> int:
     first = last = reduction[-1]
     inside = [node for node in chain[last + 1 :] if isinstance(node, Loop)]
     if any(loop.mark not in _STRAIGHT for loop in inside):
-        return reduction[0]
+        return _first_straight(chain)
     while first - 1 in reduction:
         first -= 1
     return first
+
+
+def _first_straight(chain: Sequence[Node]) -> int:
+    """The outermost of the innermost loops that are written out or lanes, else the leaf."""
+    position = len(chain) - 1
+    while position > 0:
+        above = chain[position - 1]
+        if not isinstance(above, Loop) or above.mark not in _STRAIGHT:
+            break
+        position -= 1
+    return position
 
 
 def _place(init: Stmt, stmt: Stmt, chain: tuple[Node, ...], additions: _Additions) -> None:

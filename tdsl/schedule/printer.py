@@ -18,7 +18,7 @@ from tdsl.polyhedral.text import access_text, expr_text
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, statements
 
 WORDS = {"serial": "for", "parallel": "parallel", "vector": "vector", "unroll": "unroll",
-         "dot": "dot"}  # fmt: skip
+         "dot": "dot", "transpose": "transpose"}  # fmt: skip
 LONGEST = 60  # of a coordinate: a balanced split takes several lines to say
 SIGNS = {"define": "=", "add": "+=", "sub": "-=", "mul": "*=", "min": "min=", "max": "max="}
 
