@@ -199,7 +199,7 @@ def conv(x: Array, w: Array) -> Array:
     n, h, c = x.shape
     xp = np.full((n, h + 1, c), 3, x.dtype)
     xp[:, 1:] = x
-    out: Array = xp[:, : h - 1] @ w[0] + xp[:, 1:] @ w[1] + 1
+    out: Array = xp[:, : h - 1] @ w[0] + xp[:, 1:h] @ w[1] + 1
     return out
 
 
