@@ -13,6 +13,9 @@ import tdsl
 from tdsl.runtime.memory import empty
 
 OPS = Path(tdsl.__file__).resolve().parent / "ops"
+HERE = Path(__file__).resolve().parent
+KERNELS = HERE / "kernels"
+EXAMPLES = HERE.parent / "examples"
 Array = np.ndarray[Any, Any]
 Call = Callable[[], object]
 F32 = np.dtype(np.float32)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Array, Benchmark, Case, aligned, checked, compiled, normal, output
+from benchmarks.case import Array, Benchmark, Call, Case, aligned, checked, compiled, normal, output
 from benchmarks.peers import node, onnx_run, present, torch, torch_call, torch_conv
 
 # name: side, channels in and out, taps, stride, pad
@@ -45,14 +45,16 @@ def reference(x: Array, w: Array, b: Array, stride: int, pad: int) -> Array:
     return np.maximum(np.tensordot(windows, w.astype(np.float64), ((4, 5, 3), (0, 1, 2))) + b, 0)
 
 
-def onnx_layer(x: Array, w: Array, b: Array, exact: Array, stride: int, pad: int, groups: int = 1):
+def onnx_layer(
+    x: Array, w: Array, b: Array, exact: Array, stride: int, pad: int, threads: int = 1
+) -> tuple[Call, Array]:
     """Conv and Relu of the same numbers in the order that onnxruntime takes, and the result."""
     given = aligned(x.transpose(0, 3, 1, 2), np.float32)
     result = output(*exact.transpose(0, 3, 1, 2).shape)
-    conv = node("Conv", "x w b", "c", pads=[pad] * 4, strides=[stride] * 2, group=groups)
+    conv = node("Conv", "x w b", "c", pads=[pad] * 4, strides=[stride] * 2)
     run = onnx_run(
         [conv, node("Relu", "c", "y")], {"x": given},
-        {"w": w.transpose(3, 2, 0, 1), "b": b}, {"y": result},
+        {"w": w.transpose(3, 2, 0, 1), "b": b}, {"y": result}, threads,
     )  # fmt: skip
     return run, result.transpose(0, 2, 3, 1)
 

@@ -29,7 +29,9 @@ def softmax(n: int, **options: Any) -> Case:
     exact = powers / powers.sum(1, keepdims=True)
     kernel = compiled("norm", "softmax", {"M": n, "N": n}, **options)
     kernel(x, y)
-    peers = {"onnxruntime": onnx_run([node("Softmax", "x", "y", axis=1)], {"x": x}, {}, {"y": other})}
+    peers = {
+        "onnxruntime": onnx_run([node("Softmax", "x", "y", axis=1)], {"x": x}, {}, {"y": other})
+    }
     checked(exact, other, 1e-5)
     if torch is not None:
         torch.set_num_threads(1)

@@ -76,16 +76,14 @@ def node(kind: str, inputs: str, output: str, **attributes: Any) -> onnx.NodePro
     return helper.make_node(kind, inputs.split(), [output], **attributes)
 
 
-def torch_conv(
-    x: Array, w: Array, b: Array, y: Array, *, stride: int, pad: int, groups: int = 1
-) -> Call | None:
+def torch_conv(x: Array, w: Array, b: Array, y: Array, *, stride: int, pad: int) -> Call | None:
     """PyTorch's convolution and relu of x[n, h, w, c] with w[r, s, c, k], channels last, frozen
     with its weights reordered beforehand. What it returns is copied to `y` once."""
     if torch is None:
         return None
     torch.set_num_threads(1)
     r, s, c, k = w.shape
-    layer = torch.nn.Conv2d(c * groups, k, (r, s), stride, pad, groups=groups)
+    layer = torch.nn.Conv2d(c, k, (r, s), stride, pad)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(np.ascontiguousarray(w.transpose(3, 2, 0, 1))))
         layer.bias.copy_(torch.from_numpy(b))

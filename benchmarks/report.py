@@ -10,16 +10,17 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Row:
-    """A kernel against a peer. `ratio` is the peer's time over ours; times in seconds."""
+    """A kernel against its best peer. `ratio` is the peer's time over ours; `times` in seconds,
+    ours under "tdsl"; `speed` in `unit`."""
 
     name: str
     peer: str
     goal: float
     ratio: float
     spread: float
-    ours: float
-    theirs: float
-    gflops: float
+    times: dict[str, float]
+    speed: float
+    unit: str
     error: float
     rounds: int
     schedule: str
@@ -53,19 +54,22 @@ Written by `{command}`; `make bench` measures again.
 
 ## Kernels
 
-One thread. Both sides run in turn, in batches of 3 ms, on buffers aligned to 64 bytes; times are
-the thread's processor time. `peer/ours` is the median of the paired ratios of all rounds, above 1
-where TDSL is faster; `spread` is the width of the middle half of the ratios, relative to their
-median. `error` is the largest difference from double precision.
+One thread unless the row says threads. All sides run in turn, in batches of 3 ms, on the same
+buffers aligned to 64 bytes where the library takes them; times are the thread's processor time,
+wall time where there are two threads. `peer/ours` is the median of the paired ratios of all
+rounds for the best peer, above 1 where TDSL is faster; `spread` is the width of the middle half
+of the ratios, relative to their median. `error` is the largest difference from double precision,
+relative to the largest value.
 
 {kernels}
 
-Products: `np.matmul(A, B, C)` against `kernel(A, B, C)`, both through Python with all their checks,
-sizes bound when the kernel was compiled. Convolution: NHWC, input padded beforehand, bias added.
-onnxruntime runs a model of one Conv node with constant weights and all graph optimizations, on NCHW
-data, with input and output bound to the buffers. Its time includes the run of a session, the bias,
-and whatever reordering its optimized graph does on the way in and out; it includes neither padding
-nor reordering of the weights, which is done once beforehand. Ours reads the weights as they are.
+Rows: `sgemm` has neither factor packed beforehand; `sgemm_packed`, `qgemm`, `bgemm` and all
+layers have constant weights that both sides pack before the run. Layers are NHWC with bias and
+relu, padding inside; PyTorch reads the same NHWC buffers (channels last; the faster of the module
+and its frozen form), onnxruntime the same numbers in NCHW. `winograd` is compared with the exact
+layers of the libraries and counts the operations of the definition; `winograd2` is F(2x2, 3x3).
+Numba's sums may be reordered where the text stays safe (E[x^2] - E[x]^2 is not), nothing else of
+fast-math. `generic` is the kernel compiled for any sizes against the one whose sizes are bound.
 
 The schedules, with integers:
 
@@ -81,7 +85,9 @@ to go by where the machine had other work; that of `import numpy` tells how fast
 {commands}
 """
 
-KERNELS = ("case", "peer", "peer/ours", "spread", "goal", "ours", "peer's", "GFLOP/s", "error")
+KERNELS = (
+    "row", "best peer", "peer/ours", "spread", "goal", "ours", "peers, us", "speed", "error",
+)  # fmt: skip
 COMMANDS = ("command", "wall", "processor", "goal")
 
 
@@ -91,6 +97,8 @@ def tables(measured: Measured) -> Iterator[Table]:
     for row, cells in zip(measured.kernels, _kernel_cells(measured), strict=True):
         table.add_row(*_coloured(cells, 2, row.ratio >= row.goal))
     yield table
+    if not measured.commands:
+        return
     table = Table(*COMMANDS, title="commands, no kernel cached")
     for command, cells in zip(measured.commands, _command_cells(measured), strict=True):
         table.add_row(*_coloured(cells, 2, command.goal is None or command.cpu <= command.goal))
@@ -119,9 +127,9 @@ def _kernel_cells(measured: Measured) -> list[tuple[str, ...]]:
             f"{r.ratio:.3f}",
             f"{r.spread:.1%}",
             f">= {r.goal}",
-            f"{r.ours * 1e6:.2f} us",
-            f"{r.theirs * 1e6:.2f} us",
-            f"{r.gflops:.0f}",
+            f"{r.times['tdsl'] * 1e6:.1f} us",
+            ", ".join(f"{n} {t * 1e6:.1f}" for n, t in r.times.items() if n != "tdsl"),
+            f"{r.speed:.0f} {r.unit}",
             f"{r.error:.1e}",
         )
         for r in measured.kernels

@@ -7,21 +7,21 @@ ratios, with the width of their middle half as spread.
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import sys
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.cases import Differs, cases
+from benchmarks import attention, convolutions, memory, others, products
+from benchmarks.case import Benchmark, Differs
 from benchmarks.machine import FORCED, environment, facts
 from benchmarks.report import Measured, Row, Started, markdown, tables
-from benchmarks.rows import row_cases, sweep_cases
 from benchmarks.startup import CommandFailed, commands, spent
 from tdsl.runtime.measure import compare
 
@@ -32,9 +32,10 @@ RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 @click.command()
 @click.option("--seconds", default=3.0, show_default=True, help="Time for each side of a case.")
 @click.option("--runs", default=5, show_default=True, help="Runs of each command.")
+@click.option("--only", default="*", show_default=True, help="Rows by name; * and ? are any.")
 @click.option("--json", "as_json", is_flag=True, help="Print figures for programs.")
 @click.option("--write", is_flag=True, help="Write benchmarks/RESULTS.md.")
-def main(seconds: float, runs: int, as_json: bool, write: bool) -> None:
+def main(seconds: float, runs: int, only: str, as_json: bool, write: bool) -> None:
     """Time kernels against NumPy and onnxruntime, and the compiler itself."""
     if MARK not in os.environ:
         _start_again()
@@ -46,7 +47,8 @@ def main(seconds: float, runs: int, as_json: bool, write: bool) -> None:
         for name, value in about.items():
             screen.print(f"{name}: {value}", highlight=False)
     try:
-        measured = Measured(about, _kernels(screen, seconds), _commands(screen, runs))
+        rows = _kernels(screen, seconds, only)
+        measured = Measured(about, rows, _commands(screen, runs) if only == "*" else [])
     except (Differs, CommandFailed) as error:
         raise click.ClickException(str(error)) from error
     if as_json:
@@ -68,20 +70,35 @@ def _start_again() -> None:
     os.execve(sys.executable, arguments, {**environment(), MARK: "1"})
 
 
-def _kernels(screen: Console, seconds: float) -> list[Row]:
+def every_row() -> list[Benchmark]:
+    """All rows in the order in which they run; those that start threads come last."""
+    rows = (
+        products.benchmarks(), convolutions.benchmarks(), memory.benchmarks(),
+        attention.benchmarks(), others.generic(), others.threaded(),
+    )  # fmt: skip
+    return [row for part in rows for row in part]
+
+
+def _kernels(screen: Console, seconds: float, only: str) -> list[Row]:
+    chosen = [b for b in every_row() if fnmatch.fnmatch(b.name, only)]
+    if not chosen:
+        names = ", ".join(b.name for b in every_row())
+        raise click.UsageError(f"no row is called {only}; there are {names}")
     rows = []
     with Progress(console=screen, transient=True) as progress:
-        task = progress.add_task("kernels", total=None)
-        for case in chain(cases(), row_cases(), sweep_cases()):
-            progress.update(task, description=case.name)
-            sides = {case.peer: case.theirs, "tdsl": case.ours}
-            found = compare(sides, baseline=case.peer, seconds=seconds, clock=case.clock)
-            ours, theirs = found["tdsl"], found[case.peer]
+        task = progress.add_task("kernels", total=len(chosen))
+        for benchmark in chosen:
+            progress.update(task, description=benchmark.name)
+            case = benchmark.build()
+            sides = {"tdsl": case.ours, **case.peers}
+            found = compare(sides, baseline="tdsl", seconds=seconds, clock=case.clock)
+            best = min(case.peers, key=lambda peer: found[peer].ratio)
             rows.append(
                 Row(
-                    case.name, case.peer, case.goal, ours.speed, ours.spread, ours.seconds,
-                    theirs.seconds, case.flops / ours.seconds * 1e-9, case.error, found.rounds,
-                    case.schedule,
+                    benchmark.name, best, case.goal, found[best].ratio, found[best].spread,
+                    {name: timing.seconds for name, timing in found.timings.items()},
+                    case.work / found["tdsl"].seconds * 1e-9, case.unit, case.error,
+                    found.rounds, case.schedule,
                 )
             )  # fmt: skip
             progress.advance(task)

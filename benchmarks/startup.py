@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.cases import EXAMPLES
+from benchmarks.case import EXAMPLES
 
 ROOT = EXAMPLES.parent
 

@@ -1,0 +1,140 @@
+"""The same text for all sizes and for one; two threads; sweeps in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import tdsl
+from benchmarks.case import KERNELS, Benchmark, Case, Differs, checked, compiled, normal, output
+from benchmarks.convolutions import onnx_layer, reference
+from benchmarks.peers import node, onnx_run
+from tdsl.runtime.threads import set_threads
+
+
+def generic() -> Iterator[Benchmark]:
+    """The peer is the kernel compiled once for all sizes."""
+    yield Benchmark("generic_matmul_100", generic_matmul)
+    yield Benchmark("generic_conv3x3_64", partial(generic_conv, 56, 64))
+    yield Benchmark("generic_depthwise_19", partial(generic_depthwise, 112, 19))
+
+
+def generic_matmul(n: int = 100) -> Case:
+    """All variants in one entry, against the sizes bound."""
+    rng = np.random.default_rng(1)
+    a, b, y, other = normal(rng, n, n), normal(rng, n, n), output(n, n), output(n, n)
+    bound = compiled("gemm", "matmul", {"M": n, "N": n, "K": n})
+    free = compiled("gemm", "matmul", {})
+    return against_itself(
+        2.0 * n**3, bound, free, (a, b), y, other, a.astype(np.float64) @ b.astype(np.float64)
+    )  # fmt: skip
+
+
+def against_itself(
+    work: float, bound: Any, free: Any, arguments: Any, y: Any, other: Any, exact: Any
+) -> Case:
+    """The kernel with its sizes bound, and for any sizes."""
+    bound(*arguments, y)
+    free(*arguments, other)
+    error = checked(exact, y, 1e-5, generic=other)
+    return Case(
+        1.0, work, lambda: bound(*arguments, y),
+        {"generic": lambda: free(*arguments, other)}, error, str(bound.schedule),
+    )  # fmt: skip
+
+
+def generic_conv(side: int, c: int) -> Case:
+    """A 3x3 layer."""
+    rng = np.random.default_rng(2)
+    x, w, b = normal(rng, 1, side, side, c), normal(rng, 3, 3, c, c), normal(rng, c)
+    exact = reference(x, w, b, 1, 1)
+    sizes = {"N": 1, "H": side, "W": side, "C": c, "K": c, "R": 3, "S": 3}
+    bound = compiled("conv2d", "conv2d", sizes, constants={"pad": 1}).prepare(w=w, b=b)
+    free = compiled("conv2d", "conv2d", {}, constants={"pad": 1}, schedule="halo")
+    free = free.prepare(w=w, b=b)
+    y, other = output(*exact.shape), output(*exact.shape)
+    return against_itself(18.0 * c * exact.size, bound, free, (x,), y, other, exact)
+
+
+def generic_depthwise(side: int, c: int) -> Case:
+    """3x3, channel by channel."""
+    rng = np.random.default_rng(3)
+    x, w = normal(rng, 1, side, side, c), normal(rng, 3, 3, c)
+    wide = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))
+    exact = np.einsum("npqcrs,rsc->npqc", windows, w.astype(np.float64))
+    sizes = {"N": 1, "H": side, "W": side, "C": c}
+    bound = compiled("depthwise", "depthwise", sizes).prepare(w=w)
+    free = compiled("depthwise", "depthwise", {}).prepare(w=w)
+    y, other = output(*exact.shape), output(*exact.shape)
+    return against_itself(18.0 * exact.size, bound, free, (x,), y, other, exact)
+
+
+def threaded() -> Iterator[Benchmark]:
+    """Built last: how many threads run is the process's, not the case's."""
+    yield Benchmark("threads_sgemm_1024", partial(two_sgemm, 1024))
+    yield Benchmark("threads_conv3x3_64_56", partial(two_conv, 56, 64))
+    yield Benchmark("threads_seidel", seidel)
+
+
+def on_two(call: Any) -> Any:
+    """The call on two threads."""
+
+    def run() -> None:
+        set_threads(2)
+        call()
+
+    return run
+
+
+def two_sgemm(n: int) -> Case:
+    """The speed of two threads against onnxruntime's on two."""
+    rng = np.random.default_rng(4)
+    a, b, y, other = normal(rng, n, n), normal(rng, n, n), output(n, n), output(n, n)
+    kernel = compiled("gemm", "matmul", {"M": n, "N": n, "K": n}, schedule="packed")
+    onnx = onnx_run([node("MatMul", "a b", "y")], {"a": a}, {"b": b}, {"y": other}, threads=2)
+    ours = on_two(lambda: kernel(a, b, y))
+    ours()
+    error = checked(a.astype(np.float64) @ b.astype(np.float64), y, 1e-5, onnxruntime=other)
+    return Case(
+        0.97, 2.0 * n**3, ours, {"onnxruntime": onnx}, error, str(kernel.schedule), clock="wall"
+    )  # fmt: skip
+
+
+def two_conv(side: int, c: int) -> Case:
+    """A 3x3 layer on two threads."""
+    rng = np.random.default_rng(5)
+    x, w, b = normal(rng, 1, side, side, c), normal(rng, 3, 3, c, c), normal(rng, c)
+    exact = reference(x, w, b, 1, 1)
+    sizes = {"N": 1, "H": side, "W": side, "C": c, "K": c, "R": 3, "S": 3}
+    kernel = compiled("conv2d", "conv2d", sizes, constants={"pad": 1}).prepare(w=w, b=b)
+    y = output(*exact.shape)
+    onnx, result = onnx_layer(x, w, b, exact, 1, 1, threads=2)
+    ours = on_two(lambda: kernel(x, y))
+    ours()
+    error = checked(exact, y, 1e-5, onnxruntime=result)
+    return Case(
+        0.97, 18.0 * c * exact.size, ours, {"onnxruntime": onnx}, error, str(kernel.schedule),
+        clock="wall",
+    )  # fmt: skip
+
+
+def seidel(n: int = 1000, steps: int = 100) -> Case:
+    """Skewed, tiled and on two threads, against the program's own order on one."""
+    module = tdsl.load(KERNELS / "seidel2d.tdsl")["seidel2d"]
+    tiled: Any = module.compile(schedule="tiled")
+    plain: Any = module.compile(schedule="plain")
+    start = np.random.default_rng(0).standard_normal((n, n))
+    a, b = start.copy(), start.copy()
+    ours = on_two(lambda: tiled(A=a, T=steps))
+    ours()
+    plain(A=b, T=steps)
+    if not np.array_equal(a, b):
+        raise Differs("the tiled sweeps differ from the sweeps in order")
+    return Case(
+        1.7, 9.0 * steps * (n - 2) ** 2, ours,
+        {"one thread, unscheduled": lambda: plain(A=b, T=steps)}, 0.0, str(tiled.schedule), clock="wall",
+    )  # fmt: skip
