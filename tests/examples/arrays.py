@@ -58,7 +58,7 @@ def call(
         if argument.role in ("in", "const"):
             before, after = arrays[argument.name], passed[argument.name]
             assert before.tobytes() == after.tobytes(), f"{argument.name} was written"
-    return {a.name: passed[a.name] for a in kernel.arguments if a.role != "in"}
+    return {a.name: passed[a.name] for a in kernel.arguments if a.is_written}
 
 
 def poison(array: Array) -> None:

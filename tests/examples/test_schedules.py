@@ -61,7 +61,7 @@ def expected(case: Case, place: int) -> tuple[dict[str, Array], dict[str, Array]
     kernel, sizes = elaborated(case), case.sizes[place]
     arrays = inputs(kernel, sizes, case.scale)
     found = reference(kernel, sizes, {name: array.copy() for name, array in arrays.items()})
-    return arrays, {a.name: found[a.name] for a in kernel.arguments if a.role != "in"}
+    return arrays, {a.name: found[a.name] for a in kernel.arguments if a.is_written}
 
 
 @pytest.mark.parametrize("build", list(builds()))

@@ -103,7 +103,7 @@ def expected(tour: Tour, at: tuple[tuple[str, int], ...]) -> dict[str, Array]:
     kernel = elaborated(tour)
     arrays = given(tour, dict(at))
     found = reference(kernel, dict(at), {name: array.copy() for name, array in arrays.items()})
-    return {a.name: found[a.name] for a in kernel.arguments if a.role in ("out", "inout")}
+    return {a.name: found[a.name] for a in kernel.arguments if a.is_written}
 
 
 @pytest.mark.parametrize(("tour", "machine", "schedule"), list(builds()))
