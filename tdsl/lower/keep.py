@@ -132,7 +132,22 @@ def home_of(scope: Scope, register: Register) -> v.Home | None:
     return v.Home(scope.array, register.offset, register.stride) if scope.private else None
 
 
+def _within_budget(context: Context, scope: Scope) -> None:
+    """Raises CannotKeep for a tile that leaves no register for its operands."""
+    have = context.target.registers
+    need = sum(r.type.lanes > 1 for r in scope.registers.values())
+    if have and need > have - 2:
+        # A tile of rows by vectors, the vectors of one operand and a value of the other.
+        fits = [f"{(have - 1 - n) // n} x {n}" for n in (1, 2, 3, 4)]
+        raise CannotKeep(
+            scope.array,
+            f"it takes {need} of the {have} vector registers of {context.target.name}, and its "
+            f"operands need some; tiles that fit, rows by vectors: {', '.join(fits)}",
+        )
+
+
 def _close_private(context: Context, scope: Scope, inner: Code, code: Code) -> None:
+    _within_budget(context, scope)
     opening: list[v.Item] = []
     for register in scope.registers.values():
         code.names.release(register.name)

@@ -122,10 +122,16 @@ def _at(
     assert isinstance(d.at, LoopRef)
     at = one(state, d.at, on)
     program = state.program
-    if at.statement in names:
-        raise refusal(d.span, f"{at} is a loop of {d.statement} itself")
-    inside = set(statements(at.loop.body))
     readers = readers_of(program, arrays, names)
+    if at.statement in names:
+        named = [r for r in readers if r in statements(state.tree) and loops_of(state.tree, r)]
+        uses = listing((f"{r}.{loops_of(state.tree, r)[-1].name}" for r in named), "or")
+        raise refusal(
+            d.span,
+            f"{at} is a loop of {d.statement} itself",
+            help=f"name a loop of what reads it, {uses}" if named else None,
+        )
+    inside = set(statements(at.loop.body))
     outside = [r for r in readers if (program.statements[r].init_of or r) not in inside]
     if not readers or (outside and not set(readers) & inside):
         raise refusal(d.span, f"nothing in {at} reads {listing(arrays)}")
@@ -177,7 +183,9 @@ def _common(state: State, readers: Sequence[str], name: str) -> str | None:
     for loop in loops_of(state.tree, readers[0]):
         if all(loop in loops_of(state.tree, r) for r in readers[1:]):
             shared = loop
-    return None if shared is None else f"compute {name} at {readers[0]}.{shared.name}"
+    if shared is None:
+        return f"fuse loops of {listing(readers)}, or compute {name} at root"
+    return f"compute {name} at {readers[0]}.{shared.name}"
 
 
 def finish(state: State, d: Finish, on: Sequence[str]) -> State:

@@ -104,3 +104,10 @@ def test_a_tile_is_one_scope_where_its_loop_runs_once() -> None:
     code = module["dense"].compile(target="avx2", sizes={"N": 8}).c_source
     assert "C[" not in code
     assert code.count("C_r0 = _mm256_set1_ps(0.0f)") == 2  # two rows, and the last one alone
+
+
+def test_a_tile_that_leaves_its_operands_no_registers_is_refused() -> None:
+    tile = TILE.replace("by 2, lanes(f32)", "by 8, 4 * lanes(f32)")
+    module = tdsl.parse(DENSE.replace("DIRECTIVES", tile), name="dense")
+    with pytest.raises(tdsl.IllegalSchedule, match=r"takes 32 of the 32 vector registers"):
+        module["dense"].compile(target="avx512")
