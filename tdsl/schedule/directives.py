@@ -225,19 +225,38 @@ class Parallel:
 
 @dataclass(frozen=True)
 class Dot:
+    """The innermost loop becomes the group of an instruction that sums products.
+
+    before: for ji in lanes { for kk in 0..4 { C[ji] += i32(A[kk]) * i32(B[ji, kk]) } }
+    after:  C[lanes] = dot(C[lanes], four bytes of A in every lane, B[lanes, 0..4])
+    """
+
     loops: tuple[LoopRef, ...]
     span: Span | None = _span()
 
 
 @dataclass(frozen=True)
 class Inline:
+    """A pure definition is substituted where it is read, and computed no more.
+
+    before: for i { P: p[i] = f(x[i]) }  for i { y[i] = p[i] + p[i + 1] }
+    after:  for i { y[i] = f(x[i]) + f(x[i + 1]) }
+    """
+
     statements: tuple[str, ...]
     span: Span | None = _span()
 
 
 @dataclass(frozen=True)
 class Compute:
-    """`at`: a LoopRef, "root" or "prepare"; memory: registers, stack, scratch, heap or None."""
+    """A producer runs where it is needed: what one iteration of the loop reads, before it reads it.
+
+    before: for i { P: p[i] = x[i] }  for io { for ii { C: y[ii] = p[ii] + p[ii + 1] } }
+    after   `compute P at C.io`:
+            for io { for i in 8 io..8 io + 9 { P }  for ii { C } }
+
+    `at`: a LoopRef, "root" or "prepare"; memory: registers, stack, scratch, heap or None.
+    """
 
     statement: str
     at: LoopRef | str
@@ -247,6 +266,12 @@ class Compute:
 
 @dataclass(frozen=True)
 class Finish:
+    """The epilogue of a blocked reduction, in the iteration that adds the last block.
+
+    before: for kc { for i { C[i] += ... } }  for i { Y: y[i] = f(C[i]) }
+    after   `finish Y at C.i`: for kc { for i { C[i] += ...  if kc is the last { Y } } }
+    """
+
     statement: str
     at: LoopRef
     span: Span | None = _span()
@@ -254,7 +279,15 @@ class Finish:
 
 @dataclass(frozen=True)
 class Store:
-    """One of: at a loop (`fold`: (dimension, n)), `as` a layout, `in` another array."""
+    """Where the elements of a temp are.
+
+    `store P at C.io`: once an iteration of io, instances inside do not repeat (a sliding window)
+    before: for io { for ii { for i in ii..ii + 3 { P: p[i] }  C } }
+    after:  for io { for ii { for i in ii + 2, or all three at first { P }  C } }
+
+    `fold i by 3`: p[i] is at i % 3. `as [...]`: in this layout. `in Y`: in the memory of Y until Y
+    is written. One of: at a loop (`fold`: (dimension, n)), `as` a layout, `in` another array.
+    """
 
     statement: str
     at: LoopRef | str | None = None
@@ -281,6 +314,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Pack:
+    """A copy of what is read, in the order of its use, with zeros up to full tiles.
+
+    before: for jr { for k { for j in 64 jr..+64 { S uses B[k, j] } } }
+    after   `pack B at l as Q[jr, k, j]`, at the start of each iteration of l:
+            for jr { for k { for j in 0..64 { Q[jr, k, j] = B[k, 64 jr + j], or 0 beyond its end } } }
+            and S uses Q[jr, k, j - 64 jr]
+    """
+
     array: ArrayRef
     at: LoopRef | str
     order: tuple[Expr, ...]
@@ -305,6 +346,12 @@ class Transpose:
 
 @dataclass(frozen=True)
 class Layout:
+    """An argument is stored in another order, which is part of the interface then.
+
+    `layout x[n, c, h, w] as [n, c // 16, h, w, c % 16]`: the loops stay; x[n, c, h, w] is the
+    element [n, c // 16, h, w, c % 16] of what the caller passes
+    """
+
     array: str
     indices: tuple[str, ...]
     storage: tuple[Expr, ...]
