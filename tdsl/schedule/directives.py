@@ -318,7 +318,7 @@ class Pack:
 
     before: for jr { for k { for j in 64 jr..+64 { S uses B[k, j] } } }
     after   `pack B at l as Q[jr, k, j]`, at the start of each iteration of l:
-            for jr { for k { for j in 0..64 { Q[jr, k, j] = B[k, 64 jr + j], or 0 beyond its end } } }
+            for jr { for k { for j in 0..64 { Q[jr, k, j] = B[k, 64 jr + j], or 0 behind it } } }
             and S uses Q[jr, k, j - 64 jr]
     """
 
@@ -393,6 +393,12 @@ class Reassociate:
 
 @dataclass(frozen=True)
 class Factor:
+    """A reduction in two stages: partial results over the inner loops, then their sum.
+
+    before: for kc { for k1 { S: C[i] += ... } }
+    after   `factor S.kc -> P`: for kc { for k1 { P[i, kc] += ... } }  for kc { S: C[i] += P[i, kc] }
+    """
+
     loop: LoopRef
     name: str
     span: Span | None = _span()
@@ -400,6 +406,8 @@ class Factor:
 
 @dataclass(frozen=True)
 class Expect:
+    """What the generated assembly of a statement's innermost loop, or the plan, has to keep."""
+
     conditions: tuple[Expr, ...]
     span: Span | None = _span()
 
