@@ -396,7 +396,8 @@ class Factor:
     """A reduction in two stages: partial results over the inner loops, then their sum.
 
     before: for kc { for k1 { S: C[i] += ... } }
-    after   `factor S.kc -> P`: for kc { for k1 { P[i, kc] += ... } }  for kc { S: C[i] += P[i, kc] }
+    after   `factor S.kc -> P`:
+            for kc { for k1 { P[i, kc] += ... } }  for kc { S: C[i] += P[i, kc] }
     """
 
     loop: LoopRef
