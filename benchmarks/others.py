@@ -136,5 +136,6 @@ def seidel(n: int = 1000, steps: int = 100) -> Case:
         raise Differs("the tiled sweeps differ from the sweeps in order")
     return Case(
         1.7, 9.0 * steps * (n - 2) ** 2, ours,
-        {"one thread, unscheduled": lambda: plain(A=b, T=steps)}, 0.0, str(tiled.schedule), clock="wall",
+        {"one thread, unscheduled": lambda: plain(A=b, T=steps)}, 0.0, str(tiled.schedule),
+        clock="wall",
     )  # fmt: skip
