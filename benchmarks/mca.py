@@ -25,7 +25,7 @@ PROGRAMS = ("llvm-mca-20", "llvm-mca-19", "llvm-mca")
 ITERATIONS = 200
 CYCLES = re.compile(r"^Total Cycles:\s+(\d+)", re.MULTILINE)
 LABEL = re.compile(r"^(\.L\w+):")
-JUMP = re.compile(r"^\s+(?:b|b\.\w+|cbn?z|tbn?z)\s+(?:.*,\s*)?(\.L\w+)")
+JUMP = re.compile(r"^\s+(?:b\.?\w*|cbn?z|tbn?z)\s+(?:.*,\s*)?(\.L\w+)")
 STACK = re.compile(r"\[(sp|x29)\b")
 
 
