@@ -82,7 +82,9 @@ def decide(context: Context, copy: Copy) -> Callable[[Expr], bool | None]:
     facts = context.facts
     if copy.lanes > 1:
         facts = (*facts, *range_facts(v.LANE, const(0), const(copy.lanes)))
-        if copy.count is not None:
+        # Some lane of the first chunk runs. Of others none may, and what they load for all lanes
+        # is loaded all the same: nothing may be known of it there.
+        if copy.count is not None and copy.chunk == 0:
             facts = (*facts, compare("lt", Var(v.LANE), copy.count))
     return lambda condition: context.known.decide(condition, facts)
 

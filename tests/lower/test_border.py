@@ -243,6 +243,17 @@ def test_values_at_bound_sizes() -> None:
     np.testing.assert_allclose(conv(x=x, w=w), convolved(x, w, 1, 1), rtol=1e-5, atol=1e-5)
 
 
+def test_a_chunk_without_lanes_loads_nothing_from_outside() -> None:
+    """The last block of k has no second vector; what it would load for all its lanes stays under
+    its condition all the same. (The check of instances looks at every address.)"""
+    sizes = {"H": 9, "W": 17, "C": 5, "K": 37, "R": 3, "S": 3}
+    wide = CONV.replace("split k by lanes(f32)", "split k by 2 * lanes(f32)")
+    conv = tdsl.parse(wide)["conv"].compile(target="avx2", sizes=sizes)
+    x = RNG.standard_normal((9, 17, 5)).astype(np.float32)
+    w = RNG.standard_normal((3, 3, 5, 37)).astype(np.float32)
+    np.testing.assert_allclose(conv(x=x, w=w), convolved(x, w, 1, 1), rtol=1e-5, atol=1e-5)
+
+
 def test_values_of_a_depthwise_convolution() -> None:
     depthwise = tdsl.parse(DEPTHWISE)["depthwise"].compile(target="avx2")
     for height, width, channels in ((1, 1, 1), (2, 3, 8), (3, 2, 9), (7, 6, 19), (6, 9, 16)):
