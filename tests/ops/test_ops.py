@@ -284,3 +284,60 @@ def test_attention(on: str) -> None:
     want = np.einsum("hij,hjd->hid", e / e.sum(-1, keepdims=True), v)
     sizes = {"H": 2, "L": 7, "S": 70, "E": 19}
     close(compiled("attention", "attention", on, sizes=sizes)(q, k, v, 0.3), want)
+
+
+# ---------------------------------------------------------------- other shapes
+
+
+@pytest.mark.parametrize("on", here(("c", "avx512", "avx2"))[:2])
+def test_grouped(on: str) -> None:
+    x, w = floats(40, 1, 6, 7, 6), floats(41, 2, 3, 3, 3, 18)
+    sizes = {"N": 1, "H": 6, "W": 7, "G": 2, "C": 3, "K": 18, "R": 3, "S": 3}
+    kernel = compiled("conv2d_more", "conv2d_grouped", on, constants={"pad": 1}, sizes=sizes)
+    want = np.concatenate([conv(x[..., 3 * g : 3 * g + 3], w[g], 1, 1) for g in (0, 1)], 3)
+    close(kernel(x, w), want)
+
+
+@pytest.mark.parametrize("on", here(("c", "avx512", "avx2"))[:2])
+def test_transposed(on: str) -> None:
+    x, w = floats(42, 1, 3, 4, 5), floats(43, 3, 3, 5, 18)
+    want = np.zeros((1, 7, 9, 18))
+    for r in range(3):
+        for s in range(3):
+            want[:, r : r + 5 : 2, s : s + 7 : 2] += x.astype(np.float64) @ w[r, s]
+    sizes = {"N": 1, "H": 3, "W": 4, "C": 5, "K": 18, "R": 3, "S": 3}
+    close(compiled("conv2d_more", "conv2d_transposed", on, sizes=sizes)(x, w), want)
+
+
+@pytest.mark.parametrize("on", here(("c", "avx512", "avx2"))[:2])
+def test_im2col(on: str) -> None:
+    x, w = floats(44, 3, 7, 9), floats(45, 11, 3, 3, 3)
+    sizes = {"C": 3, "H": 7, "W": 9, "K": 11, "R": 3, "S": 3}
+    want = conv(x.transpose(1, 2, 0)[None], w.transpose(2, 3, 1, 0), 1, 1)[0].transpose(2, 0, 1)
+    close(compiled("conv2d_more", "conv2d_im2col", on, sizes=sizes)(x, w), want)
+
+
+@everywhere
+@pytest.mark.parametrize("ceil_mode", [0, 1])
+def test_maxpool(on: str, ceil_mode: int) -> None:
+    x = floats(46, 1, 6, 8, 19)
+    wide = np.pad(x, ((0, 0), (1, 2), (1, 2), (0, 0)), constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))[:, ::2, ::2]
+    rows, cols = (4, 5) if ceil_mode else (3, 4)
+    sizes = {"N": 1, "H": 6, "W": 8, "C": 19}
+    kernel = compiled("pool", "maxpool", on, constants={"ceil_mode": ceil_mode}, sizes=sizes)
+    np.testing.assert_array_equal(kernel(x), windows.max((4, 5))[:, :rows, :cols])
+
+
+@everywhere
+def test_avgpool(on: str) -> None:
+    x = floats(47, 1, 6, 8, 19)
+    wide = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    ones = np.pad(np.ones((1, 6, 8, 1)), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    total, count = (
+        np.lib.stride_tricks.sliding_window_view(a, (3, 3), (1, 2))[:, ::2, ::2].sum((4, 5))
+        for a in (wide, ones)
+    )
+    close(
+        compiled("pool", "avgpool", on, sizes={"N": 1, "H": 6, "W": 8, "C": 19})(x), total / count
+    )
