@@ -185,6 +185,8 @@ def _other_order(state: State, step: Step, works: Works) -> Iterator[Suggestion]
 def _is_present(state: State, d: Reorder, on: tuple[str, ...]) -> bool:
     found = [candidates(state, ref, on)[0] for ref in d.loops]
     path = [loop.name for loop in loops_of(state.tree, found[0].statement)]
+    if not {at.name for at in found} <= set(path):
+        return False  # loops of several nests
     places = [path.index(at.name) for at in found]
     return places == sorted(places)
 
