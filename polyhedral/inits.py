@@ -86,7 +86,8 @@ def init_position(chain: Sequence[Node], stmt: Stmt) -> int:
     first = last = reduction[-1]
     inside = [node for node in chain[last + 1 :] if isinstance(node, Loop)]
     if any(loop.mark not in _STRAIGHT for loop in inside):
-        return _first_straight(chain)
+        # The parts of a tuple read its state before the one that keeps it.
+        return reduction[0] if stmt.tuple_of is not None else _first_straight(chain)
     while first - 1 in reduction:
         first -= 1
     return first
