@@ -111,7 +111,8 @@ class Box:
         place = isl.Map.from_domain(universe)
         if coordinates:
             place = coordinate_map(coordinates)
-            function = isl.PwMultiAff.from_map(place)
+            # Coordinates are functions on the instances alone.
+            function = isl.PwMultiAff.from_map(place.intersect_domain(stmt.domain))
             sizes = [Size(s) for s in self.program.params]
             names = [Var(i) for i in stmt.indices]
             lo = [bound.pullback_pw_multi_aff(function).gist(stmt.domain) for bound in self.lo]
@@ -134,8 +135,14 @@ class Box:
             return replace(old, array=self.name, map=map_, subscript=new)
 
         value = None if stmt.value is None else reads(stmt.value)
+        # What copies the array now copies its copy.
+        copies = self.name if stmt.copies == self.source.name else stmt.copies
         return replace(
-            stmt, write=access(stmt.write), reads=tuple(map(access, stmt.reads)), value=value
+            stmt,
+            write=access(stmt.write),
+            reads=tuple(map(access, stmt.reads)),
+            value=value,
+            copies=copies,
         )
 
 

@@ -13,6 +13,7 @@ import islpy as isl
 
 from tdsl.ir.kernel import Expr
 from tdsl.polyhedral.lastwrites import Clock
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.samevalue import Copied, OtherValue, ReadPair, copied, read_pairs, says_so
 
@@ -117,7 +118,7 @@ class _Matcher:
             raise OtherValue(f"nothing tells what some instances of {stmt.name} stand for")
         if not result.range().is_subset(was.domain):
             raise OtherValue(f"instances of {stmt.name} stand for none of {was.name}")
-        return result.coalesce()
+        return coalesced(result.detect_equalities())
 
     def _written_as_said(self, stmt: Stmt) -> None:
         if stmt.write.exact and not (

@@ -256,7 +256,8 @@ def _redirected(program: Program, tree: Node, name: str, copy: Copy, stored: Ele
         for a in stmt.reads
         if a.array != request.array and a.array in named
     ]
-    return replace(stmt, reads=(*kept, *reads), value=value)
+    copies = request.name if stmt.copies == request.array else stmt.copies
+    return replace(stmt, reads=(*kept, *reads), value=value, copies=copies)
 
 
 def _replaced(expr: Expr, table: Mapping[Expr, Read]) -> Expr:

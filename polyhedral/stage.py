@@ -57,6 +57,8 @@ def stage(
     inside = [s for s in statements(loops[-1].body) if reader is None or s == reader]
     users = [program.statements[s] for s in inside]
     accesses = [(s, a) for s in users for a in (s.write, *s.reads) if a.array == array]
+    if not accesses:
+        raise CannotPlace(f"a copy that was made before serves all that touch {array} there")
     writers = [s for s in statements(loops[-1].body) if program.statements[s].write.array == array]
     if reader is not None and writers:
         raise CannotPlace(f"{writers[0]} writes {array} meanwhile: the copy would be out of date")

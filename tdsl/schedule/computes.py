@@ -30,6 +30,8 @@ def compute(state: State, d: Compute, on: Sequence[str]) -> State:
     arrays = tuple(a for a in written if readers_of(state.program, [a], names))
     if not arrays:
         raise refusal(d.span, f"nothing else reads what {d.statement} computes")
+    if any(name in state.program.prepared for name in names):
+        raise refusal(d.span, f"{d.statement} is computed at prepare already")
     for request in state.computed:
         if request.array in arrays and request.at is not None:
             _another(state, d, names, request, on)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tdsl.diagnostics import ParseError, Span
 from tdsl.ir.kernel import Read, Var, walk
+from tdsl.polyhedral.affine import NotAffine, pw_aff, scope
 from tdsl.polyhedral.box import Layout
 from tdsl.polyhedral.program import Program
 from tdsl.schedule.hints import closest, refusal
@@ -54,8 +55,17 @@ def layout_of(
         if len(known) != len(program.arrays[array].shape) or len(set(known)) != len(known):
             raise refusal(span, f"{array} has {len(program.arrays[array].shape)} dimensions")
     names = tuple(n or f"dimension {k}" for k, n in enumerate(known))
+    where = scope(names, program.params, None)
     try:
         exprs = tuple(size_expr(program, e, {n: Var(n) for n in names}) for e in storage)
+        for expr in exprs:
+            pw_aff(expr, where)
+    except NotAffine:
+        raise refusal(
+            span,
+            f"a layout of {array} is made of sums of its dimensions and sizes, constant multiples, "
+            "and `//` and `%` by constants",
+        ) from None
     except ParseError as error:
         shown = error.diagnostics[0]
         plain = [n for n in known if n is not None]

@@ -12,6 +12,7 @@ from tdsl.polyhedral.box import CannotPlace
 from tdsl.polyhedral.explain import first_that_works
 from tdsl.polyhedral.flatten import flattened
 from tdsl.polyhedral.inits import with_inits
+from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.overwrites import Lost, first_lost
 from tdsl.polyhedral.place import accesses_to, localize
 from tdsl.polyhedral.program import Violation
@@ -29,6 +30,7 @@ from tdsl.schedule.literal import integer
 from tdsl.schedule.references import one, statement_names
 from tdsl.schedule.replaced import based, inside_homes, rebased
 from tdsl.schedule.state import ComputeRequest, Private, State
+from tdsl.schedule.structure import FACTOR
 from tdsl.syntax.print_directive import print_directive
 
 LONGER = 8  # lengths of a ring that are tried for a help line
@@ -61,8 +63,9 @@ def store(state: State, d: Store, on: Sequence[str]) -> State:
         return _recorded(state, replace(request, layout=layout, span=d.span))
     fold = tuple((dimension(program, array, name, d.span), integer(n)) for name, n in d.fold)
     for name, n in d.fold:
-        if integer(n) < 1:
-            raise refusal(d.span, f"fold {name} by {integer(n)}: a ring has at least 1 element")
+        if not 1 <= integer(n) < FACTOR:
+            least = "at least 1 element" if integer(n) < 1 else "fewer than 2^40 elements"
+            raise refusal(d.span, f"fold {name} by {integer(n)}: a ring has {least}")
     if d.memory is not None and d.memory not in MEMORIES:
         help = closest(d.memory, MEMORIES, "memories")
         raise refusal(d.span, f"there is no memory {d.memory}", help=help)
@@ -176,13 +179,19 @@ def placed(state: State) -> tuple[State, Private]:
 def homes(private: Mapping[str, tuple[str, str]], tree: Node) -> Private:
     """Every array that is new in the iterations of a loop, with this and the loops around."""
     return {
-        array: tuple((at[0], loop.name) for loop in path_to(tree, *at))
+        array: tuple((at[0], loop.name) for loop in _home(tree, at))
         for array, at in private.items()
     }
 
 
+def _home(tree: Node, at: tuple[str, str] | None) -> tuple[Loop, ...]:
+    """The loops from the root to a home. Lanes and jammed copies share what lives in them: it has
+    room for all of them."""
+    return () if at is None else tuple(x for x in path_to(tree, *at) if not is_dim(x))
+
+
 def _paths(state: State, tree: Node) -> dict[str, tuple[Loop, ...]]:
-    return {array: path_to(tree, *at) for array, at in state.private.items()}
+    return {array: _home(tree, at) for array, at in state.private.items()}
 
 
 def _shared(state: State, tree: Node, request: ComputeRequest) -> State:
@@ -206,7 +215,7 @@ def _shared(state: State, tree: Node, request: ComputeRequest) -> State:
 
 def _localized(state: State, tree: Node, request: ComputeRequest) -> State:
     array = request.array
-    home = () if request.store is None else path_to(tree, *request.store)
+    home = _home(tree, request.store)
     where = "at root" if request.store is None else f"at {request.store[1]}"
     what = f"{array} cannot be stored {where}"
     if request.memory == "registers" and request.layout is None:
@@ -245,7 +254,7 @@ def _long_enough(state: State, tree: Node, request: ComputeRequest) -> str | Non
     if len(request.fold) != 1:
         return None
     ((dim, length),) = request.fold
-    home = () if request.store is None else path_to(tree, *request.store)
+    home = _home(tree, request.store)
 
     def keeps(n: int) -> bool:
         program = localize(

@@ -137,6 +137,61 @@ FOUND: dict[str, tuple[str, dict[str, int], list[str]]] = {
         {},
         ["N 3", "N 15", "N 16"],
     ),
+    # What is computed inside a vector loop is shared by its lanes.
+    "lanes_share_what_is_computed_there": (
+        """kernel NAME(N, M) {
+            in x: u8[N + 2, M]
+            out y: u8[N, M]
+            t[i, j] = x[i, j] + x[i, j]
+            y[i, j] = t[i, j] + t[i + 2, j]
+        }
+        schedule NAME for any { vectorize y.j by 16  compute t at y.j }""",
+        {"M": 3},
+        ["N 21", "N 1"],
+    ),
+    "lanes_around_the_loop_of_a_stage": (
+        """kernel NAME(N, C) {
+            in x: i32[N, C]
+            const w: i32[3, C]
+            out y: i32[N, C]
+            a[i, c] = sum[r](w[r, c] * padded(x[i + r - 1, c], 1))
+            y[i, c] = max(a[i, c], 0)
+        }
+        schedule NAME for any { reorder y.c, y.i  vectorize y.c  compute a at y.i in registers }""",
+        {},
+        ["N 21 C 19", "N 1 C 3"],
+    ),
+    # Outside of its instances a coordinate has several values.
+    "a_stage_in_balanced_blocks": (
+        """kernel NAME(N, M) {
+            in x: i16[M, 2 * N + 4]
+            out y: i16[M, N]
+            temp t: i16[M, 2 * N + 4]
+            t[i, j] = x[i, j] * 2 + 1
+            y[i, j] = t[i, 2 * j] + x[i, j]
+        }
+        schedule NAME for any {
+            tile y.j, y.i by 16, 2 -> l1, l2, l3, l4 tail balanced
+            compute t at y.l2
+        }""",
+        {},
+        ["N 21 M 3", "N 33 M 1", "N 1 M 2"],
+    ),
+    "a_copy_of_a_copy": (
+        """kernel NAME(N) {
+            in x: i32[N + 2]
+            out y: i32[N]
+            y[i] = x[i] + x[i + 2]
+        }
+        schedule NAME for any {
+            pack x[i] at root as P[i]
+            pack x[i] at root as Q[i]
+            split y.i by 8 -> io, ii
+            stage P at io
+        }""",
+        {},
+        ["N 21", "N 1"],
+    ),
 }
 HERE = tuple(dict.fromkeys((native().base, "c")))
 
