@@ -70,11 +70,13 @@ def _run(nest: Block, sizes: Sequence[Mapping[str, int]]) -> tuple[Reference, Ta
             return reference(nest, table), table
         except TooMany as error:
             table = table.where(~np.isin(table.choice, error.choices))
-    for ends in (2, 1):
+    for ends, last in ((2, 2), (1, 1), (1, 0)):
         table = start(sizes[:1], ends=ends)
         try:
             values = reference(nest, table).values
-            sample = {var: np.unique(np.r_[v[:ends], v[-ends:]]) for var, v in values.items()}
+            sample = {
+                var: np.unique(np.r_[v[:ends], v[len(v) - last :]]) for var, v in values.items()
+            }
             table = replace(table, ends=0, sample=sample)
             return reference(nest, table), table
         except TooMany:
@@ -187,7 +189,8 @@ class _Check:
         zero = np.broadcast_to(is_zero(copy.value, {**here.env, **index}), (len(choice), 1))[:, 0]
         last = last_write(seen.element, seen.rank, element, rank)
         held: Bools = np.r_[zero, False][last]
-        return held & (last >= 0)
+        # Where loops run some of their iterations, what others write is not seen.
+        return held & (last >= 0) | ((last < 0) & bool(self.table.sample))
 
     # ---------------------------------------------------------------- values
 
