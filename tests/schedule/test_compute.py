@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tdsl
+from tdsl.built import GeneratedKernel
 from tests.language.run import everywhere
 
 Array = np.ndarray[Any, Any]
@@ -111,3 +112,17 @@ def test_a_tile_that_leaves_its_operands_no_registers_is_refused() -> None:
     module = tdsl.parse(DENSE.replace("DIRECTIVES", tile), name="dense")
     with pytest.raises(tdsl.IllegalSchedule, match=r"takes 32 of the 32 vector registers"):
         module["dense"].compile(target="avx512")
+
+
+def test_a_tile_leaves_registers_to_its_operands() -> None:
+    """While a loop runs; what is straight-line code is ordered by the C compiler."""
+    large = TILE.replace("by 2, lanes(f32)", "by 8, 2 * lanes(f32)")
+    with pytest.raises(tdsl.IllegalSchedule, match="16 of the 16 vector registers of avx2"):
+        compiled(DENSE, large, "avx2")
+    straight = large.replace("unroll i\n", "unroll i, k\n").replace("reorder k, i, j", "")
+    dense = compiled(DENSE, straight, "avx2", {"K": 3})
+    if isinstance(dense, GeneratedKernel):
+        return
+    rng = np.random.default_rng(3)
+    a, b, bias = whole(rng, 9, 3), whole(rng, 3, 17), whole(rng, 17)
+    np.testing.assert_array_equal(dense(A=a, B=b, bias=bias), np.maximum(a @ b + bias, 0))
