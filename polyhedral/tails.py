@@ -20,7 +20,7 @@ from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import EditError, find
 from tdsl.polyhedral.extent import greatest, least, visited
 from tdsl.polyhedral.parts import selecting
-from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
+from tdsl.polyhedral.program import Access, Dependence, Origin, Program, Stmt
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, SplitInfo, loops_of, statements
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
@@ -33,8 +33,11 @@ def shifted(
     dependences: Iterable[Dependence],
     at: tuple[str, str],
     info: SplitInfo,
+    *,
+    origins: bool = False,
 ) -> tuple[Program, Node, tuple[Dependence, ...]]:
-    """The program, its tree and its dependences with the loop `at` split so."""
+    """The program, its tree and its dependences with the loop `at` split so. `origins`: value flow
+    is compared with a program that does not have this split."""
     loop = find(tree, *at)
     lo, hi = least(program, loop), greatest(program, loop)
     around = loops_of(tree, at[0])
@@ -52,7 +55,7 @@ def shifted(
     index = info.outer
     while any(index in program.statements[s].indices for s in below):
         index += "_"
-    made = {s: _with_block(program.statements[s], copies[s], index) for s in below}
+    made = {s: _with_block(program.statements[s], copies[s], index, origins) for s in below}
     changed = {name: made.get(name, stmt) for name, stmt in program.statements.items()}
     known = [*_mapped(dependences, copies)]
     known += [_between_copies(made[s], copies[s]) for s in below]
@@ -87,13 +90,19 @@ def _copies(stmt: Stmt, loop: Loop, lo: isl.PwAff, hi: isl.PwAff, factor: int) -
     return isl.Map.from_multi_aff(back).reverse().intersect_range(held).coalesce()
 
 
-def _with_block(stmt: Stmt, copies: isl.Map, index: str) -> Stmt:
+def _with_block(stmt: Stmt, copies: isl.Map, index: str, origins: bool) -> Stmt:
     def access(old: Access) -> Access:
         return replace(old, map=old.map.apply_domain(copies).coalesce())
 
+    origin = stmt.origin
+    if origin is not None:
+        origin = replace(origin, map=origin.map.apply_domain(copies))
+    elif origins and stmt.copies is None:
+        origin = Origin(stmt.name, copies.reverse())
     return replace(
         stmt,
         indices=(*stmt.indices, index),
+        origin=origin,
         domain=stmt.domain.apply(copies).coalesce(),
         write=access(stmt.write),
         reads=tuple(access(a) for a in stmt.reads),

@@ -18,7 +18,7 @@ from tdsl.schedule.directives import Compute, Finish, LoopRef
 from tdsl.schedule.hints import listing, refusal
 from tdsl.schedule.references import one, statement_names
 from tdsl.schedule.replaced import based, inside_homes
-from tdsl.schedule.state import ComputeRequest, State
+from tdsl.schedule.state import ComputeRequest, LoopAt, State
 from tdsl.syntax.print_directive import print_directive
 
 
@@ -35,6 +35,7 @@ def compute(state: State, d: Compute, on: Sequence[str]) -> State:
     for request in state.computed:
         if request.array in arrays and request.at is not None:
             _another(state, d, names, request, on)
+    _carries_nothing(state, d, names, one(state, d.at, on) if isinstance(d.at, LoopRef) else None)
     match d.at:
         case "root":
             tree = moves.to_root(state.program, state.tree, names, arrays)
@@ -45,6 +46,20 @@ def compute(state: State, d: Compute, on: Sequence[str]) -> State:
             return _at(state, d, names, arrays, on)
         case _:
             raise refusal(d.span, f"there is no place {d.at}")
+
+
+def _carries_nothing(
+    state: State, d: Compute | Finish, names: Sequence[str], to: LoopAt | None
+) -> None:
+    """Refuses to move a nest away from under what stands on its loops."""
+    for statement, name, directive in state.hosts:
+        inside = statements(find(state.tree, statement, name).body)
+        if not set(names).isdisjoint(inside) and (to is None or to.statement not in inside):
+            raise refusal(
+                d.span,
+                f"{d.statement} cannot be moved: `{directive}` stands on its loop {name}",
+                help="put this directive before it",
+            )
 
 
 def _another(
@@ -198,6 +213,7 @@ def finish(state: State, d: Finish, on: Sequence[str]) -> State:
         raise refusal(d.span, f"{d.statement} may be {listing([name, *more], 'or')}")
     if name in statements(at.loop):
         raise refusal(d.span, f"{name} stands in {at} already")
+    _carries_nothing(state, d, (name,), at)
     key = (at.statement, at.name)
     whole = with_plain_copies(state.tree, *key)
     tree, aliases = moves.finish(state.program, whole, name, key)

@@ -134,8 +134,9 @@ def _shifted(state: State, at: LoopAt, info: SplitInfo, span: Span | None) -> St
             f"tail shift of {at}: `for` bodies of this kernel declare temps ({listing(local)})",
         )
     program, tree, known = shifted(
-        state.program, state.tree, state.dependences, (at.statement, at.name), info
-    )
+        state.program, state.tree, state.dependences, (at.statement, at.name), info,
+        origins=state.base is not None,
+    )  # fmt: skip
     return replace(state, program=program, tree=tree, dependences=known)
 
 

@@ -177,6 +177,22 @@ FOUND: dict[str, tuple[str, dict[str, int], list[str]]] = {
         {},
         ["N 21 M 3", "N 33 M 1", "N 1 M 2"],
     ),
+    "blocks_that_overlap_around_a_stage": (
+        """kernel NAME(H, W) {
+            in x: i32[H + 2, W + 2]
+            out y: i32[H, W]
+            b[i, j] = x[i, j] + x[i, j + 1] * x[i, j + 2]
+            y[i, j] = b[i, j] + b[i + 1, j] + b[i + 2, j]
+        }
+        schedule NAME for any {
+            compute b at y.i
+            split b.j by 5 -> bo, bi tail shift
+            split y.j by 4 -> yo, yi tail shift
+            vectorize bi, yi
+        }""",
+        {},
+        ["H 21 W 19", "H 3 W 3", "H 1 W 1"],
+    ),
     "a_copy_of_a_copy": (
         """kernel NAME(N) {
             in x: i32[N + 2]
