@@ -125,6 +125,17 @@ class Directives:
         assert stored is not None
         self._add(d.Layout(_name(array), _names(indices), stored))
 
+    def dot(self, *loops: str) -> None:
+        self._add(d.Dot(_refs(loops)))
+
+    def compute(self, statement: str, at: str, memory: str | None = None) -> None:
+        """`at`: a loop, "root" or "prepare"."""
+        place = at if at in ("root", "prepare") else _ref(at)
+        self._add(d.Compute(_name(statement), place, memory))
+
+    def finish(self, statement: str, at: str) -> None:
+        self._add(d.Finish(_name(statement), _ref(at)))
+
     def inline(self, *statements: str) -> None:
         self._add(d.Inline(tuple(map(_name, statements))))
 
@@ -199,6 +210,9 @@ class Directives:
 
     def require(self, *conditions: str | Expr) -> None:
         self._add(d.Require(tuple(_expr(c) for c in conditions)))
+
+    def expect(self, *conditions: str | Expr) -> None:
+        self._add(d.Expect(tuple(_expr(c) for c in conditions)))
 
     def use(self, recipe: str, *args: Value, **kwargs: Value) -> None:
         named = tuple((k, _expr(v)) for k, v in kwargs.items())
@@ -307,7 +321,7 @@ class Schedule(Directives):
         """The loops so far."""
         return (self._states[-1] if self._states else self._start).tree
 
-    def finish(self) -> Scheduled:
+    def complete(self) -> Scheduled:
         """What the compiler goes on with, checked as a whole."""
         steps: tuple[Step, ...] = self._resolved.steps
         trail = [(s.written, state.tree) for s, state in zip(steps, self._states, strict=True)]

@@ -61,4 +61,4 @@ def test_refusals(text: str, name: str, directives: str, said: str) -> None:
     with pytest.raises(tdsl.IllegalSchedule, match=said):
         schedule = tdsl.parse(text)[name].schedule("c")
         schedule.add(directives)
-        schedule.finish()
+        schedule.complete()

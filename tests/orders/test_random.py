@@ -63,6 +63,6 @@ def test_accepted_schedules_equal_the_interpreter(seed: int) -> None:
             continue
         if line.startswith("factor"):
             statements.append(line.split()[-1])
-    assert s.finish()
+    assert s.complete()
     module = tdsl.parse(text + str(s)) if s.directives else tdsl.parse(text)
     held(module, name, calls, target=target, strict_fp=False, tolerance=1e-12)

@@ -52,5 +52,5 @@ def test_a_chain_of_a_hundred_statements() -> None:
     schedule = tdsl.parse(text)["chain"].schedule("c")
     schedule.fuse(*(f"S{k}.i" for k in range(count)), into="i")
     schedule.vectorize("i")
-    schedule.finish()
+    schedule.complete()
     assert time.process_time() - start < 2.0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from tdsl.diagnostics import Error, IllegalSchedule, ParseError
+from tdsl.schedule import directives as d
 from tdsl.schedule.builder import Schedule
 from tdsl.schedule.printer import print_tree
 from tdsl.syntax import tree as surface
@@ -68,6 +69,32 @@ def test_methods_make_what_the_text_says() -> None:
     assert str(s).startswith("schedule matmul for avx512 {\n    let MR = tune(6, 8)\n")
 
 
+def test_every_directive_has_a_method() -> None:
+    names = {c.__name__.lower() for c in get_args(d.Directive)}
+    assert "compute" in names and not {n for n in names if not hasattr(Schedule, n)}
+
+
+def test_stages_by_methods() -> None:
+    s = new()
+    s.split("C.k", by=4, into=("ko", "kk"))
+    s.finish("Y", at="C.j")
+    assert s.directives == parse_directives("split C.k by 4 -> ko, kk  finish Y at C.j")
+    s = new()
+    s.tile("Y.i", "Y.j", by=(4, 16), into=("io", "jo", "ii", "ji"))
+    s.compute("C", at="Y.jo", memory="registers")
+    s.expect("scratch == 0")
+    assert s.directives == parse_directives(
+        """
+        tile Y.i, Y.j by 4, 16 -> io, jo, ii, ji
+        compute C at Y.jo in registers
+        expect scratch == 0
+        """
+    )
+    assert text_of(s) == s.directives
+    with pytest.raises(IllegalSchedule, match="innermost"):
+        s.dot("C.i")
+
+
 def test_every_method_prints_and_parses() -> None:
     s = new()
     s.use("rows", "C", "i", F=4)
@@ -97,7 +124,7 @@ def test_packs_by_method() -> None:
         """
     )
     assert text_of(s) == s.directives
-    assert {"Bp", "Ap"} <= set(s.finish().program.arrays)
+    assert {"Bp", "Ap"} <= set(s.complete().program.arrays)
     with pytest.raises(TypeError, match="into="):
         s.pack("A", "root", ("i", "k"), type="f64")
 
@@ -146,7 +173,7 @@ def test_a_later_requirement_changes_knobs_and_what_was_applied() -> None:
     assert s.knobs == {"F": 8}
     s.require("F < 8")
     assert s.knobs == {"F": 4}
-    (step, *_) = s.finish().trail
+    (step, *_) = s.complete().trail
     assert step[0] == parse_directives("split C.i by 4 -> io, ii")[0]
 
 

@@ -153,7 +153,7 @@ def test_accepted_schedules_keep_the_order(name: str, data: st.DataObject) -> No
         except IllegalSchedule as error:
             for violation in error.violations:
                 real(name, violation)
-    assert broken(name, s.finish().tree) == set()
+    assert broken(name, s.complete().tree) == set()
 
 
 def real(name: str, violation: Violation) -> None:
