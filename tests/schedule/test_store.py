@@ -45,7 +45,7 @@ def test_methods_make_what_the_text_says() -> None:
         stage x at a.i as [i]
         """
     )
-    s.finish()
+    s.complete()
     other = Schedule(made.program, target())
     other.store("a", inside="y")
     assert other.directives == parse_directives("store a in y")
