@@ -40,11 +40,16 @@ for io = i // 4
 
 LOOPS = """\
 for i in 0..M
-    for j in 0..N
-        C.init(i, j)
     for k in 0..K
         for j in 0..N
-            C(i, j, k)
+            keep C in registers
+                if k == 0
+                    C.init(i, j)
+                C(i, j, k)
+    if K == 0
+        for j in 0..N
+            keep C in registers
+                C.init(i, j)
 """
 
 
