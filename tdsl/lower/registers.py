@@ -22,7 +22,7 @@ from tdsl.ir.index import (
     sub,
     variables,
 )
-from tdsl.ir.kernel import Expr, Op
+from tdsl.ir.kernel import Expr, Op, Read, walk
 from tdsl.ir.types import BOOL
 
 Guards = tuple[Expr, ...]
@@ -91,6 +91,8 @@ class Scope:
 
     def place(self, offset: Expr, lanes: int) -> tuple[Expr, Expr | None]:
         """(offset of the first lane, stride or None for 1), fixed while the scope runs."""
+        if any(isinstance(e, Read) for e in walk(offset)):
+            raise CannotKeep(self.array, "data choose its elements")
         parts = linear_in(offset, v.LANE)
         if parts is None:
             raise CannotKeep(self.array, "its elements would be gathered")
