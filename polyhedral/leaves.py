@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops, statements
 
-
 LANES = ("vector", "dot", "transpose")  # marks of loops that run in vectors
 
 
