@@ -178,3 +178,34 @@ schedule window for any {
     for n in (3, 4, 10, 11, 40):
         t = np.arange(n, dtype=np.float32) ** 2 + 1
         np.testing.assert_array_equal(fast(x=t - 1), t[:-2] + t[1:-1] + t[2:])
+
+
+TAPS = """
+kernel taps(N) {
+    assume N >= 6
+    in  x: f32[N]
+    out y: f32[N - 5]
+    t[i] = x[i] + 1.0
+    y[i] = SUM
+}
+schedule taps for any {
+    split y.i by 8 -> io, ii
+    compute t at y.ii
+    store t at y.io fold i by LENGTH
+}
+"""
+
+
+@pytest.mark.parametrize("taps", [(0,), (2,), (0, 1), (0, 3), (1, 2, 5), (0, 2, 4)])
+def test_rings_are_as_long_as_the_window(taps: tuple[int, ...]) -> None:
+    """From its first use to its last one an element meets those between the outermost taps."""
+    needed = max(taps) - min(taps) + 1
+    total = " + ".join(f"t[i + {d}]" for d in taps)
+    for length in range(1, needed + 3):
+        text = TAPS.replace("SUM", total).replace("LENGTH", str(length))
+        if length >= needed:
+            scheduled(text)
+            continue
+        with pytest.raises(IllegalSchedule, match=f"a ring of {length} for t is too short") as no:
+            scheduled(text)
+        assert no.value.diagnostics[0].help == f"a ring of {needed} is long enough"
