@@ -7,7 +7,17 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.case import Array, Benchmark, Case, aligned, checked, compiled, normal, output
+from benchmarks.case import (
+    Array,
+    Benchmark,
+    Case,
+    Differs,
+    aligned,
+    checked,
+    compiled,
+    normal,
+    output,
+)
 from benchmarks.peers import node, onnx_run, present, torch, torch_call
 
 SQUARE = (64, 100, 128, 256, 512, 1024, 2048)
@@ -119,7 +129,10 @@ def torch_qlinear(a: Array, b: Array, scale: Array, za: int, zc: int, exact: Arr
     weights = torch.ops.quantized.linear_prepack(weights, None)
     given = torch._make_per_tensor_quantized_tensor(torch.from_numpy(a), 1.0, za)
     run = torch_call(lambda: torch.ops.quantized.linear(given, weights, 1.0, zc))
-    checked(exact, run().int_repr().numpy(), UNIT)
+    try:
+        checked(exact, run().int_repr().numpy(), UNIT)
+    except Differs:
+        return None  # a peer whose sums saturate does other work
     return run
 
 
