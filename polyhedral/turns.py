@@ -17,11 +17,13 @@ from tdsl.polyhedral.tree import Loop
 
 
 class CannotTurn(Exception):
-    """Why the copy cannot be transposed, in words for the user, and what would help."""
+    """Why the copy cannot be transposed, in words for the user, and what would help. along: the
+    one of the two loops that goes along the rows of both arrays, so that there is nothing to do."""
 
-    def __init__(self, reason: str, help: str | None = None) -> None:
+    def __init__(self, reason: str, help: str | None = None, along: str | None = None) -> None:
         super().__init__(reason)
         self.help = help
+        self.along = along
 
 
 @bounded("whether a copy can be transposed in registers")
@@ -50,9 +52,11 @@ def check_turn(program: Program, stmt: Stmt, path: Sequence[Loop]) -> None:
         help = None
         if _follows(program, stmt, read, path, written[0]):
             help = f"both go along {written[0]}: vectorize {written[0]}"
+        every = all(_follows(program, stmt, r, path, written[0]) for r in stmt.reads)
         raise CannotTurn(
             f"{along} does not go along the last dimension of {read.array}, element by element",
             help,
+            written[0] if every else None,
         )
     outer = [loop.coords[stmt.name] for loop in path[:-2]]
     place = stmt.write.map.intersect_domain(stmt.domain)

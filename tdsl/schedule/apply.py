@@ -158,7 +158,7 @@ def _stepped(state: State, step: Step) -> State:
     d = step.directive
     owners = [owner for name in step.on for owner in _owners(state, name, d.span)]
     if not owners or isinstance(d, STARRED):
-        return _directive(state, d, tuple(s for owner in owners for s in owner))
+        return _directive(state, step, tuple(s for owner in owners for s in owner))
     seen: list[list[int]] = []
     turns: list[tuple[str, ...]] = []
     for owner in owners:
@@ -168,7 +168,7 @@ def _stepped(state: State, step: Step) -> State:
             seen.append(key)
             turns.append(owner)
     for owner in turns:
-        state = _directive(state, d, owner)
+        state = _directive(state, step, owner)
     return state
 
 
@@ -180,8 +180,11 @@ def _owners(state: State, name: str, span: Span | None) -> list[tuple[str, ...]]
     return [(s,) for s in names]
 
 
-def _directive(state: State, d: Directive, on: tuple[str, ...]) -> State:
+def _directive(state: State, step: Step, on: tuple[str, ...]) -> State:
+    d = step.directive
     try:
+        if isinstance(d, Transpose):
+            return moves.transpose(state, d, on, in_recipe=bool(step.via))
         return _edited(state, d, on)
     except EditError as error:
         raise refusal(d.span, str(error)) from None
@@ -227,8 +230,6 @@ def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:
             return dots.dot(state, d, on)
         case Reassociate():
             return _reassociated(state, d)
-        case Transpose():
-            return moves.transpose(state, d, on)
         case Prefetch():
             return moves.prefetch(state, d, on)
         case Stream():

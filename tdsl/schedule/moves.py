@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tdsl.diagnostics import Note, Span
@@ -37,8 +37,9 @@ def _array(program: Program, name: str, span: Span | None) -> None:
 # ---------------------------------------------------------------- transpose
 
 
-def transpose(state: State, d: Transpose, on: Sequence[str]) -> State:
-    """Marks the two innermost loops of a copy."""
+def transpose(state: State, d: Transpose, on: Sequence[str], *, in_recipe: bool = False) -> State:
+    """Marks the two innermost loops of a copy. A recipe serves operands in either order: where the
+    rows of both arrays go along one of the loops, it copies them as they are."""
     first, second = found = distinct(state, (d.first, d.second), on)
     for at in found:
         serial(at, d.span, "transposed")
@@ -63,15 +64,26 @@ def transpose(state: State, d: Transpose, on: Sequence[str]) -> State:
     try:
         check_turn(state.program, state.program.statements[name], loops_of(state.tree, name))
     except CannotTurn as error:
-        raise refusal(
-            d.span, f"{first} and {second} cannot be transposed: {error}", help=error.help
-        ) from None
-    tree = state.tree
-    for at in found:
-        tree = edit.mark(tree, name, at.name, "transpose")
-    note = print_directive(d)
-    for at in found:
-        tree = edit.update(tree, name, at.name, lambda x: replace(x, notes=(*x.notes, note)))
+        if error.along is None or not in_recipe:
+            raise refusal(
+                d.span, f"{first} and {second} cannot be transposed: {error}", help=error.help
+            ) from None
+        return _rows(state, d, name, found, error.along)
+    return _turned(state, d, name, dict.fromkeys((at.name for at in found), "transpose"))
+
+
+def _rows(state: State, d: Transpose, name: str, found: Sequence[LoopAt], along: str) -> State:
+    """The copy of rows: vectors along one loop, one row after the other."""
+    marks = {at.name: "vector" if at.name == along else "unroll" for at in found}
+    marked = (*state.marked, *((name, at.name, d.span) for at in found))
+    return _turned(replace(state, marked=marked), d, name, marks)
+
+
+def _turned(state: State, d: Transpose, name: str, marks: Mapping[str, str]) -> State:
+    tree, note = state.tree, print_directive(d)
+    for loop, mark in marks.items():
+        tree = edit.mark(tree, name, loop, mark)
+        tree = edit.update(tree, name, loop, lambda x: replace(x, notes=(*x.notes, note)))
     return replace(state, tree=tree)
 
 

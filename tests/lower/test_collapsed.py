@@ -97,3 +97,34 @@ def test_rows_of_collapsed_loops_are_transposed(target: str) -> None:
         w = np.random.default_rng(k).standard_normal((k, 4, 6)).astype(np.float32)
         want = w.astype(float).sum((1, 2))
         np.testing.assert_allclose(run(w=w), want, rtol=1e-5, atol=1e-5)
+
+
+COLUMNS = """
+recipe packed(A, MR = 8) {
+    split y.i by MR -> io, ii
+    reorder y.io, y.k, y.ii
+    vectorize y.ii
+    pack A at y.io as Ap[k, ii]
+    on Ap {
+        tile k, ii by 4, 4 -> ko, ao, ki, ai
+        transpose ki, ai
+    }
+}
+
+kernel columns(M, K) {
+    in  a: f32[K, M]
+    out y: f32[M]
+
+    y[i] = sum[k](a[k, i])
+}
+
+schedule columns for any { use packed(a) }
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_recipe_serves_operands_in_either_order(target: str) -> None:
+    run = tdsl.parse(COLUMNS, name="columns.tdsl")["columns"].compile(target)
+    for m, k in [(1, 1), (8, 4), (13, 7)]:
+        a = np.random.default_rng(m).standard_normal((k, m)).astype(np.float32)
+        np.testing.assert_allclose(run(a=a), a.astype(float).sum(0), rtol=1e-5, atol=1e-5)
