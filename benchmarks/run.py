@@ -89,7 +89,12 @@ def _kernels(screen: Console, seconds: float, only: str) -> list[Row]:
         task = progress.add_task("kernels", total=len(chosen))
         for benchmark in chosen:
             progress.update(task, description=benchmark.name)
-            case = benchmark.build()
+            try:
+                case = benchmark.build()
+            except Differs as error:
+                screen.print(f"{benchmark.name} is left out: {error}", style="red")
+                progress.advance(task)
+                continue
             sides = {"tdsl": case.ours, **case.peers}
             found = compare(sides, baseline="tdsl", seconds=seconds, clock=case.clock)
             best = min(case.peers, key=lambda peer: found[peer].ratio)
