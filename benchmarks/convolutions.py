@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Array, Benchmark, Call, Case, aligned, checked, compiled, normal, output
+from benchmarks.case import (
+    Array,
+    Benchmark,
+    Call,
+    Case,
+    Differs,
+    aligned,
+    checked,
+    compiled,
+    normal,
+    output,
+)
 from benchmarks.peers import node, onnx_run, present, torch, torch_call, torch_conv
 
 # name: side, channels in and out, taps, stride, pad
@@ -184,5 +195,8 @@ def torch_qconv(
     given = torch._make_per_tensor_quantized_tensor(image, 1.0, xz)
     given = given.contiguous(memory_format=torch.channels_last)
     run = torch_call(lambda: torch.ops.quantized.conv2d(given, packed, 1.0, yz))
-    checked(exact, run().int_repr().permute(0, 2, 3, 1).numpy(), 1.01 / 255)
+    try:
+        checked(exact, run().int_repr().permute(0, 2, 3, 1).numpy(), 1.01 / 255)
+    except Differs:
+        return None  # a peer whose sums saturate does other work
     return run
