@@ -1,1 +1,0 @@
-"""Kernels with the schedules that they are meant to run under."""
