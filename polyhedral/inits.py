@@ -30,8 +30,9 @@ def with_inits(program: Program, tree: Node) -> Node:
     after:  for i { for j { S.init  for k { S } } }
 
     It goes before the innermost run of adjacent reduction loops that has only unrolled or vector
-    loops inside, else before S's outermost reduction loop, else before S; within the loops above
-    that place it runs in the iteration of the first term.
+    loops inside, else (a part of a tuple: before S's outermost reduction loop) before the unrolled
+    and vector loops around S, else before S; within the loops above that place it runs in the
+    iteration of the first term.
     """
     additions = _Additions()
     chains = _chains(tree)

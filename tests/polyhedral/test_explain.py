@@ -46,7 +46,8 @@ def test_threads_and_lanes() -> None:
     tree = legality.with_inits(program, chain(program, "C", [(n, n) for n in "kij"]))
     loop = next(x for x in loops(tree) if x.name == "k")
     found = dependences.compute(program)
-    (parallel,) = legality.check_parallel(program, tree, found, loop)
+    start, parallel = legality.check_parallel(program, tree, found, loop)
+    assert (start.source, start.sink) == ("C.init", "C"), "the first term stands in the loop"
     (vector,) = legality.check_vector(program, tree, found, loop)
     pair = "C(i=0, j=0, k=0) and C(i=0, j=0, k=1)"
     text = explain.describe_violation(program, parallel, directive="parallel k").message
