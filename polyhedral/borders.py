@@ -24,6 +24,7 @@ from tdsl.diagnostics import BudgetExceeded
 from tdsl.ir.index import (
     compare,
     conjunction,
+    conjuncts,
     const,
     linear_in,
     maximum,
@@ -40,7 +41,7 @@ from tdsl.polyhedral.affine import Scope as Space
 from tdsl.polyhedral.affine import region, set_space
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.from_isl import from_aff
-from tdsl.polyhedral.known import Facts, Known, conjuncts, is_comparison, operands, range_facts
+from tdsl.polyhedral.known import Facts, Known, is_comparison, operands, range_facts
 from tdsl.polyhedral.program import Program
 
 MOST_VERSIONS = 32  # of one statement
@@ -252,7 +253,7 @@ class _Splitter:
         value = stmt.value if instance.plain is None else None
         padding = [] if value is None else list(_padding(value))
         inside = _with_dims(facts, instance.dims)
-        guards = [] if instance.guard is None else conjuncts(instance.guard)
+        guards = () if instance.guard is None else conjuncts(instance.guard)
         found = [(c, inside) for c in guards]
         runs = (*inside, *guards)
         for group in padding:
@@ -341,7 +342,7 @@ class _Splitter:
 
         dims = tuple(counted(d) for d in instance.dims)
         inside, always = _with_dims(facts, dims), instance.always
-        guards = [] if instance.guard is None else conjuncts(instance.guard)
+        guards = () if instance.guard is None else conjuncts(instance.guard)
         guard = conjunction(tuple(c for c in guards if self.known.decide(c, inside) is not True))
         if guard is None or (always is not None and self.known.decide(always, facts) is False):
             always = None  # there is nothing to leave out, or no version without it

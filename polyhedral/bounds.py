@@ -1,10 +1,14 @@
-"""Where values start, as plainly as it can be said."""
+"""Sets and the starts of values, as plainly as they can be said."""
 
 from __future__ import annotations
 
 import islpy as isl
 
-OUT = isl.dim_type.out
+
+def in_one_piece(points: isl.Set) -> isl.Set:
+    """The same set by plain bounds, where those say all; isl makes a loop of each piece."""
+    hull = points.remove_divs().simple_hull().to_set()
+    return hull if hull.is_equal(points) else points
 
 
 def plain_start(values: isl.Map, dim: int = 0) -> isl.PwAff:

@@ -30,8 +30,8 @@ from tdsl.polyhedral.tree import Node, Seq, statements
 
 @dataclass(frozen=True)
 class Moved:
-    """The program and its tree; `again`: statements with instances that are computed again; `old`:
-    for each statement of the nest: its instances -> those that it had before.
+    """The program and its tree; `old`: for each statement of the nest its instances -> those that
+    it had before.
 
     aliases: (statement, loop that it had) -> the loop around it that has the same coordinate, or
     "" for one that the loops around leave a single iteration.
@@ -39,7 +39,6 @@ class Moved:
 
     program: Program
     tree: Node
-    again: tuple[str, ...]
     old: Mapping[str, isl.Map]
     aliases: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
@@ -68,8 +67,7 @@ def compute(
     functions = {name: placed.functions[name] for name in group}
     edited = inserted(rest, at[0], loops, nest, functions, readers)
     old = {m.name: placed.old(m) for m in members}
-    again = tuple(m.name for m in members) if placed.extra else ()
-    return Moved(result, edited, again, old, aliases)
+    return Moved(result, edited, old, aliases)
 
 
 # ---------------------------------------------------------------- root and prepare

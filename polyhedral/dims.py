@@ -26,7 +26,7 @@ from tdsl.ir.index import (
     substitute,
 )
 from tdsl.ir.kernel import INDEX, Expr, Select, Size, Var
-from tdsl.polyhedral.bounds import plain_start
+from tdsl.polyhedral.bounds import in_one_piece, plain_start
 from tdsl.polyhedral.from_isl import from_aff, from_constraint, from_pw_aff, from_set
 from tdsl.polyhedral.leaves import Point
 from tdsl.polyhedral.packed_reads import reading
@@ -155,11 +155,8 @@ def _plain(
 
 
 def _in_one_piece(points: isl.Set) -> isl.Set:
-    """The same set without its pieces, where it is convex; isl makes a loop of each piece."""
-    if len(points.get_basic_sets()) < 2:
-        return points
-    hull = points.remove_divs().simple_hull().to_set()
-    return hull if hull.is_equal(points) else points
+    """One piece stays as isl has it."""
+    return points if len(points.get_basic_sets()) < 2 else in_one_piece(points)
 
 
 def _together(domain: isl.Set, coordinates: Sequence[isl.PwAff]) -> isl.Map:

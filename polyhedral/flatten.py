@@ -14,8 +14,8 @@ from tdsl.ir.index import add, scale
 from tdsl.ir.kernel import Const, Expr, Var
 from tdsl.polyhedral.box import CannotPlace, Layout, box, touched
 from tdsl.polyhedral.budget import bounded
-from tdsl.polyhedral.place import accesses_to, localize
-from tdsl.polyhedral.program import Program, Stmt
+from tdsl.polyhedral.place import localize
+from tdsl.polyhedral.program import Program, Stmt, accesses_to
 from tdsl.polyhedral.tree import Loop, Node, loops_of
 
 

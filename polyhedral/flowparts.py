@@ -16,7 +16,7 @@ from tdsl.polyhedral.dependences import compute, relaxed
 from tdsl.polyhedral.flowmatch import Origins
 from tdsl.polyhedral.legality import check
 from tdsl.polyhedral.model import nest_indices
-from tdsl.polyhedral.program import Access, Program, Stmt
+from tdsl.polyhedral.program import Access, Program, Stmt, accesses_to
 from tdsl.polyhedral.tree import Loop, Node
 
 SET, IN, OUT = isl.dim_type.set, isl.dim_type.in_, isl.dim_type.out
@@ -94,11 +94,6 @@ def groups(final: Program) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(g) for g in found.values())
 
 
-def accesses(stmt: Stmt, array: str) -> list[Access]:
-    """The reads and writes of one array, the write first."""
-    return [a for a in (stmt.write, *stmt.reads) if a.array == array]
-
-
 def unmoved(base: Program, final: Side, origins: Origins, array: str) -> dict[str, str] | None:
     """The statements that touch an array, base -> final, where they are one to one, with the same
     elements in each instance, and the array's memory is what it was. Else None."""
@@ -109,19 +104,19 @@ def unmoved(base: Program, final: Side, origins: Origins, array: str) -> dict[st
         return None
     result: dict[str, str] = {}
     for now in program.statements.values():
-        if accesses(now, array):
+        if accesses_to(now, array):
             if now.copies is not None:
                 return None
             was, origin = origins[now.name]
             if was.name in result or not _same(was, now, origin, array):
                 return None
             result[was.name] = now.name
-    touching = {s.name for s in base.statements.values() if accesses(s, array)}
+    touching = {s.name for s in base.statements.values() if accesses_to(s, array)}
     return result if touching == result.keys() else None
 
 
 def _same(was: Stmt, now: Stmt, origin: isl.Map, array: str) -> bool:
-    mine, others = accesses(now, array), accesses(was, array)
+    mine, others = accesses_to(now, array), accesses_to(was, array)
     if now is was:
         return True
     if len(mine) != len(others) or (now.write.array == array) != (was.write.array == array):

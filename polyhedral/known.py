@@ -32,13 +32,6 @@ def operands(op: str, expr: Expr) -> Iterable[Expr]:
     return [expr]
 
 
-def conjuncts(condition: Expr) -> list[Expr]:
-    """`a, b, c` of `a and b and c`."""
-    if isinstance(condition, Op) and condition.op == "and":
-        return [part for arg in condition.args for part in conjuncts(arg)]
-    return [condition]
-
-
 @dataclass
 class Known:
     """Answers for one program; what was asked once is remembered."""

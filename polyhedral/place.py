@@ -6,12 +6,12 @@ after   `localize` at io: the same over q[0..10], P: q[i - 8 io] = x[i], C: y[ii
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tdsl.polyhedral.box import MOST_BYTES, Box, CannotPlace, Layout, box, touched
 from tdsl.polyhedral.budget import bounded
-from tdsl.polyhedral.program import Access, Program, Stmt
+from tdsl.polyhedral.program import Program, accesses_to
 from tdsl.polyhedral.tree import Loop, Node, statements
 
 
@@ -59,11 +59,6 @@ def localize(
         arrays={**program.arrays, array: smaller.array(role)},
         extents={**program.extents, array: elements},
     )
-
-
-def accesses_to(stmt: Stmt, array: str) -> Sequence[Access]:
-    """All occurrences of an array in a statement."""
-    return [a for a in (stmt.write, *stmt.reads) if a.array == array]
 
 
 def role_of(smaller: Box, memory: str | None, *, at_root: bool = False) -> str:

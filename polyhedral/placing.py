@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
+from tdsl.polyhedral.bounds import in_one_piece
 from tdsl.polyhedral.edit import EditError
 from tdsl.polyhedral.parts import selecting
 from tdsl.polyhedral.program import Access, Origin, Program, Stmt
@@ -74,7 +75,7 @@ class Places:
                 if k not in extra:
                     whole = whole.project_out(IN, k, 1)
             domain = whole.wrap().flatten() if extra else need.range()
-            domains[m.name] = _in_one_piece(domain.set_tuple_name(m.tuple_name).coalesce())
+            domains[m.name] = in_one_piece(domain.set_tuple_name(m.tuple_name).coalesce())
             if m.init_of is not None:
                 continue  # its place follows from the terms
             functions[m.name] = tuple(
@@ -118,12 +119,6 @@ class Places:
             reads=tuple(access(a) for a in member.reads),
             origin=origin,
         )
-
-
-def _in_one_piece(points: isl.Set) -> isl.Set:
-    """The same set by plain bounds, where those say all."""
-    hull = points.remove_divs().simple_hull().to_set()
-    return hull if hull.is_equal(points) else points
 
 
 def _column(needed: isl.Map, k: int, count: int) -> isl.Map:

@@ -98,6 +98,11 @@ class Program:
     prepared: frozenset[str] = frozenset()
 
 
+def accesses_to(stmt: Stmt, array: str) -> list[Access]:
+    """The occurrences of one array in a statement, the write first."""
+    return [a for a in (stmt.write, *stmt.reads) if a.array == array]
+
+
 def free_statement(program: Program, others: int = 0) -> str:
     """The name of an isl tuple that no statement has; `others`: as many more are taken."""
     return _free("S", [s.tuple_name for s in program.statements.values()], others)

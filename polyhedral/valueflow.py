@@ -27,13 +27,13 @@ from tdsl.polyhedral.edit import find
 from tdsl.polyhedral.flowgroup import Group
 from tdsl.polyhedral.flowholds import Holds
 from tdsl.polyhedral.flowmatch import matched
-from tdsl.polyhedral.flowparts import Elsewhere, Side, accesses, groups, in_order, unmoved
+from tdsl.polyhedral.flowparts import Elsewhere, Side, groups, in_order, unmoved
 from tdsl.polyhedral.flowreads import Reader
 from tdsl.polyhedral.flowterms import Terms
 from tdsl.polyhedral.flowtext import FlowChanged, changed
 from tdsl.polyhedral.lastwrites import Clock, Inconsistent
 from tdsl.polyhedral.legality import check_once
-from tdsl.polyhedral.program import Program
+from tdsl.polyhedral.program import Program, accesses_to
 from tdsl.polyhedral.samevalue import OtherValue
 from tdsl.polyhedral.tree import Loop, Node, Seq, statements
 
@@ -90,8 +90,8 @@ def _data_decide(base: Program, final: Program, array: str) -> bool:
     """
     if array not in base.arrays or base.arrays[array].local is None:
         return False
-    users = [s for s in final.statements.values() if accesses(s, array)]
-    inexact = any(not a.exact for s in users for a in accesses(s, array))
+    users = [s for s in final.statements.values() if accesses_to(s, array)]
+    inexact = any(not a.exact for s in users for a in accesses_to(s, array))
     return inexact and all(s.origin is None and s.copies is None for s in users)
 
 

@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, field, replace
 from tdsl.codegen.module import CModule, emit_module
 from tdsl.diagnostics import Diagnostic, Error, IllegalSchedule, Note
 from tdsl.ir.dtypes import storage_dtype
+from tdsl.ir.index import conjuncts
 from tdsl.ir.kernel import Array, Const, Expr, Kernel
 from tdsl.ir.laid_out import layout_text
 from tdsl.ir.steps import written_strides
@@ -25,7 +26,7 @@ from tdsl.polyhedral.rebuild import Miscompiled
 from tdsl.runtime.interface import Argument, BuildRequest, Entry, PreparedFunctions
 from tdsl.schedule import apply, builder, scratch
 from tdsl.schedule.choose import choose, size_lets
-from tdsl.schedule.conditions import conjuncts, size_condition
+from tdsl.schedule.conditions import size_condition
 from tdsl.schedule.resolve import Resolved, offered, resolve
 from tdsl.schedule.state import Scheduled
 from tdsl.syntax import tree as surface

@@ -63,6 +63,13 @@ def conjunction(conditions: tuple[Expr, ...]) -> Expr | None:
     return result
 
 
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """`a, b, c` of `a and b and c`: the conditions that a conjunction joins."""
+    if isinstance(condition, Op) and condition.op == "and":
+        return tuple(part for arg in condition.args for part in conjuncts(arg))
+    return (condition,)
+
+
 def _fold(op: str, args: tuple[Expr, ...]) -> Expr:
     if not args:
         return ZERO if op == "add" else ONE

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import assert_never
 
 from tdsl.ir.kernel import Expr
@@ -91,6 +92,25 @@ def blocks(item: Item) -> tuple[Block, ...]:
             return (item,)
         case _:
             return ()
+
+
+def with_blocks(item: Item, edit: Callable[[Block], Block]) -> Item:
+    """The item with each block directly inside it edited; itself where none of them changed."""
+    match item:
+        case For(body=body):
+            new = edit(body)
+            return item if new is body else replace(item, body=new)
+        case If(condition, then, other):
+            first, second = edit(then), None if other is None else edit(other)
+            return item if first is then and second is other else If(condition, first, second)
+        case Switch(on, cases, default):
+            arms, rest = tuple((n, edit(b)) for n, b in cases), edit(default)
+            same = all(new is old for (_, new), (_, old) in zip(arms, cases, strict=True))
+            return item if same and rest is default else Switch(on, arms, rest)
+        case Block():
+            return edit(item)
+        case _:
+            return item
 
 
 def items(block: Block) -> Iterator[Item]:

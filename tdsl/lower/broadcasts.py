@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tdsl.ir import vector as v
 from tdsl.ir.index import constant_difference
-from tdsl.ir.walk_vector import item_values, items, operands, values_in
+from tdsl.ir.walk_vector import item_values, items, operands, values_in, with_blocks
 from tdsl.lower.builder import rebuild
 from tdsl.lower.reuse import runs, values_of, with_values
 from tdsl.targets.by_lane import REGISTER, dot_by_group, fused_by_lane
@@ -41,20 +41,7 @@ def by_lanes(block: v.Block, target: Target) -> v.Block:
 
 
 def _inside(item: v.Item, target: Target) -> v.Item:
-    def below(block: v.Block) -> v.Block:
-        return by_lanes(block, target)
-
-    match item:
-        case v.For(body=body):
-            return replace(item, body=below(body))
-        case v.If(condition, then, other):
-            return v.If(condition, below(then), None if other is None else below(other))
-        case v.Switch(on, cases, default):
-            return v.Switch(on, tuple((n, below(b)) for n, b in cases), below(default))
-        case v.Block():
-            return below(item)
-        case _:
-            return item
+    return with_blocks(item, lambda block: by_lanes(block, target))
 
 
 def _run(run: list[v.Item], target: Target, counts: Mapping[str, int]) -> list[v.Item]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from tdsl.ir import vector as v
 from tdsl.ir.kernel import Const, Read
 from tdsl.ir.kernel import walk as walk_expr
-from tdsl.ir.walk_vector import item_values, operands, values_in
+from tdsl.ir.walk_vector import item_values, operands, values_in, with_blocks
 from tdsl.ir.walk_vector import items as walk
 from tdsl.lower.builder import Names, apart, buffers, rebuild
 from tdsl.lower.linear import (
@@ -79,28 +79,7 @@ class Folder:
         return block if same else v.Block(tuple(result))
 
     def _inside(self, item: v.Item, names: Names) -> v.Item:
-        def below(block: v.Block) -> v.Block:
-            return self.fold(block, names.inside())
-
-        match item:
-            case v.For(body=body):
-                new = below(body)
-                return item if new is body else replace(item, body=new)
-            case v.If(condition, then, other):
-                first, second = below(then), None if other is None else below(other)
-                same = first is then and second is other
-                return item if same else v.If(condition, first, second)
-            case v.Switch(on, cases, default):
-                arms = tuple((n, below(b)) for n, b in cases)
-                rest = below(default)
-                same = rest is default and all(
-                    a is b for (_, a), (_, b) in zip(arms, cases, strict=True)
-                )
-                return item if same else v.Switch(on, arms, rest)
-            case v.Block():
-                return below(item)
-            case _:
-                return item
+        return with_blocks(item, lambda block: self.fold(block, names.inside()))
 
     def _flat(self, block: v.Block, names: Names) -> list[v.Item]:
         """The items, those of straight-line blocks with such sums under names of their own."""

@@ -7,6 +7,7 @@ from tdsl.ir.index import (
     add,
     compare,
     conjunction,
+    conjuncts,
     const,
     constant_difference,
     minimum,
@@ -28,7 +29,6 @@ from tdsl.lower.registers import (
     Scope,
     Writer,
     condition,
-    conjuncts,
     either,
 )
 from tdsl.lower.values import Values

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from tdsl.lower.storage import Stored
 from tdsl.polyhedral.box import Layout, box
-from tdsl.polyhedral.place import accesses_to
-from tdsl.polyhedral.program import Program
+from tdsl.polyhedral.program import Program, accesses_to
 from tdsl.polyhedral.rebuild import Miscompiled
 from tdsl.polyhedral.samevalue import says_so
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tdsl.ir import vector as v
 from tdsl.ir.index import add, difference, poly, sub
 from tdsl.ir.kernel import Expr, Var
-from tdsl.ir.walk_vector import operands
+from tdsl.ir.walk_vector import operands, with_blocks
 from tdsl.lower.builder import Names, rebuild
 
 SHORT = 2  # an offset of so few terms needs no base
@@ -45,20 +45,7 @@ def relative(block: v.Block, names: Names) -> v.Block:
 
 
 def _inside(item: v.Item, names: Names) -> v.Item:
-    def below(block: v.Block) -> v.Block:
-        return relative(block, names.inside())
-
-    match item:
-        case v.For(body=body):
-            return replace(item, body=below(body))
-        case v.If(condition, then, other):
-            return v.If(condition, below(then), None if other is None else below(other))
-        case v.Switch(on, cases, default):
-            return v.Switch(on, tuple((n, below(b)) for n, b in cases), below(default))
-        case v.Block():
-            return below(item)
-        case _:
-            return item
+    return with_blocks(item, lambda block: relative(block, names.inside()))
 
 
 def _rewritten(run: list[v.Item], bases: Bases, names: Names) -> list[v.Item]:

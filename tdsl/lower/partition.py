@@ -13,6 +13,7 @@ from dataclasses import replace
 from tdsl.ir import vector as v
 from tdsl.ir.index import add, const, constant_difference, linear_in, maximum, minimum, poly, sub
 from tdsl.ir.kernel import INDEX, Const, Expr, Op, Size
+from tdsl.ir.walk_vector import with_blocks
 
 
 def partition(block: v.Block) -> v.Block:
@@ -22,24 +23,8 @@ def partition(block: v.Block) -> v.Block:
         items = items[0].items
     result: list[v.Item] = []
     for item in items:
-        result += _partitioned(_inside(item))
+        result += _partitioned(with_blocks(item, partition))
     return v.Block(tuple(result))
-
-
-def _inside(item: v.Item) -> v.Item:
-    match item:
-        case v.For():
-            return replace(item, body=partition(item.body))
-        case v.If(condition, then, other):
-            rest = None if other is None else partition(other)
-            return v.If(condition, partition(then), rest)
-        case v.Switch(on, cases, default):
-            blocks = tuple((n, partition(b)) for n, b in cases)
-            return v.Switch(on, blocks, partition(default))
-        case v.Block():
-            return partition(item)
-        case _:
-            return item
 
 
 def _partitioned(item: v.Item) -> list[v.Item]:

@@ -175,10 +175,3 @@ def condition(alternatives: tuple[Guards, ...]) -> Expr | None:
         assert part is not None
         found = part if found is None else simplify(Op("or", (found, part), BOOL))
     return found
-
-
-def conjuncts(guard: Expr) -> Guards:
-    """The conditions that a conjunction joins."""
-    if isinstance(guard, Op) and guard.op == "and":
-        return tuple(c for arg in guard.args for c in conjuncts(arg))
-    return (guard,)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tdsl.ir import vector as v
 from tdsl.ir.walk_vector import items as walk
-from tdsl.ir.walk_vector import operands
+from tdsl.ir.walk_vector import operands, with_blocks
 from tdsl.lower.builder import Names, rebuild
 
 
@@ -44,19 +44,7 @@ def runs(items: Iterable[v.Item]) -> list[list[v.Item] | v.Item]:
 
 
 def _inside(item: v.Item, names: Names, changing: frozenset[str]) -> v.Item:
-    match item:
-        case v.For(body=body):
-            return replace(item, body=share(body, names.inside(), changing))
-        case v.If(condition, then, other):
-            rest = None if other is None else share(other, names.inside(), changing)
-            return v.If(condition, share(then, names.inside(), changing), rest)
-        case v.Switch(on, cases, default):
-            blocks = tuple((n, share(b, names.inside(), changing)) for n, b in cases)
-            return v.Switch(on, blocks, share(default, names.inside(), changing))
-        case v.Block():
-            return share(item, names.inside(), changing)
-        case _:
-            return item
+    return with_blocks(item, lambda block: share(block, names.inside(), changing))
 
 
 def _shared(run: list[v.Item], names: Names, changing: frozenset[str]) -> list[v.Item]:

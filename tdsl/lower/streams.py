@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tdsl.ir import vector as v
-from tdsl.ir.walk_vector import blocks, items
+from tdsl.ir.walk_vector import blocks, items, with_blocks
 from tdsl.polyhedral.program import Program
 from tdsl.targets import instructions
 from tdsl.targets.target import Target
@@ -46,16 +46,8 @@ class _Marker:
                 body = self.block(item.body)
                 inside = any(isinstance(i, v.Store) and i.stream for i in items(body))
                 return replace(item, body=body, fence=item.parallel and inside)
-            case v.If(condition, then, other):
-                rest = None if other is None else self.block(other)
-                return v.If(condition, self.block(then), rest)
-            case v.Switch(on, cases, default):
-                blocks = tuple((n, self.block(b)) for n, b in cases)
-                return v.Switch(on, blocks, self.block(default))
-            case v.Block():
-                return self.block(item)
             case _:
-                return item
+                return with_blocks(item, self.block)
 
     def _goes_past(self, item: v.Store) -> bool:
         if item.buffer not in self.streams or item.value.type.lanes == 1:

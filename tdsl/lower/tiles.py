@@ -19,6 +19,7 @@ from tdsl.ir import vector as v
 from tdsl.ir.dots import TILE, factors
 from tdsl.ir.index import (
     add,
+    conjuncts,
     const,
     floor_of,
     linear_in,
@@ -33,7 +34,7 @@ from tdsl.ir.index import (
 from tdsl.ir.types import BOOL
 from tdsl.lower.context import Context
 from tdsl.lower.dots import OperandPlace, Terms, lane_mask, layout_refusal, not_packed, place_of
-from tdsl.lower.registers import CannotKeep, conjuncts
+from tdsl.lower.registers import CannotKeep
 from tdsl.lower.values import Values
 from tdsl.polyhedral.program import Stmt
 from tdsl.targets.dots import tile_row

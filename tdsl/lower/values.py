@@ -17,6 +17,7 @@ from tdsl.ir.index import (
     add,
     compare,
     conjunction,
+    conjuncts,
     const,
     floor_of,
     in_block,
@@ -40,7 +41,6 @@ from tdsl.lower.identities import (
 )
 from tdsl.lower.lanes import is_scalar_work
 from tdsl.lower.memory import Place, stored_type
-from tdsl.polyhedral.known import conjuncts
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tdsl.polyhedral import compute as moves
-from tdsl.polyhedral import dependences
 from tdsl.polyhedral.edit import find, with_plain_copies
-from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.need import group_of, readers_of
-from tdsl.polyhedral.prepared import why_not_prepared
+from tdsl.polyhedral.prepared import why_not_prepared, with_inits
 from tdsl.polyhedral.tree import loops_of, statements
 from tdsl.polyhedral.unneeded import without_unneeded
 from tdsl.schedule import check
 from tdsl.schedule.directives import Compute, Finish, LoopRef
 from tdsl.schedule.hints import listing, refusal
 from tdsl.schedule.references import one, statement_names
-from tdsl.schedule.replaced import based, inside_homes
+from tdsl.schedule.replaced import based, rebased
 from tdsl.schedule.state import ComputeRequest, LoopAt, State
 from tdsl.syntax.print_directive import print_directive
 
@@ -116,7 +114,7 @@ def _recorded(
 
 def _prepared(state: State, d: Compute, names: tuple[str, ...], arrays: Sequence[str]) -> State:
     program = state.program
-    group = frozenset(s.name for s in program.statements.values() if (s.init_of or s.name) in names)
+    group = with_inits(program, names)
     tree = moves.to_front(program, state.tree, names, arrays, program.prepared)
     program = replace(program, prepared=program.prepared | group)
     # Others that it reads may be prepared by directives that follow: the order is asked at the end.
@@ -176,8 +174,6 @@ def _at(
     touched = {program.statements[s].write.array for s in names}
     state = replace(
         state,
-        program=moved.program,
-        tree=moved.tree,
         dependences=moves.moved_dependences(
             state.dependences, moved.old, moved.program, sorted(touched)
         ),
@@ -187,10 +183,7 @@ def _at(
         aliases={**state.aliases, **moved.aliases},
         merged=state.merged | moved.aliases.keys(),
     )
-    placed = with_inits(state.program, state.tree)
-    found = dependences.compute(state.program, placed, [a for a in program.arrays if a in touched])
-    own = inside_homes(state, placed, found)
-    state = replace(state, dependences=(*state.dependences, *own))
+    state = rebased(state, moved.program, moved.tree, touched)
     return _requested(state, d, arrays, key, whole)
 
 

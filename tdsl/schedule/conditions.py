@@ -35,13 +35,6 @@ def size_condition(
     return found
 
 
-def conjuncts(condition: ir.Expr) -> tuple[ir.Expr, ...]:
-    """The conditions that have to hold together."""
-    if isinstance(condition, ir.Op) and condition.op == "and":
-        return tuple(c for arg in condition.args for c in conjuncts(arg))
-    return (condition,)
-
-
 class _Translation:
     def __init__(self, evaluator: Evaluator, lets: Mapping[str, Expr]) -> None:
         self._evaluator, self._lets = evaluator, lets

@@ -54,8 +54,4 @@ def with_lanes(state: State) -> State:
         for array, home in state.private.items()
         if any(is_dim(loop) for loop in path_to(placed, *home))
     }
-    if not shared:
-        return state
-    kept = tuple(d for d in state.dependences if d.array not in shared)
-    found = dependences.compute(state.program, placed, sorted(shared))
-    return replace(state, dependences=(*kept, *inside_homes(state, placed, found)))
+    return rebased(state, state.program, state.tree, shared) if shared else state

@@ -14,8 +14,8 @@ from tdsl.polyhedral.flatten import flattened
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.overwrites import Lost, first_lost
-from tdsl.polyhedral.place import accesses_to, localize
-from tdsl.polyhedral.program import Violation
+from tdsl.polyhedral.place import localize
+from tdsl.polyhedral.program import Violation, accesses_to
 from tdsl.polyhedral.shared import share
 from tdsl.polyhedral.sliding import first_only
 from tdsl.polyhedral.stage import path_to

@@ -10,8 +10,8 @@ import pytest
 from tdsl.ir.kernel import INDEX, Const, Expr, Op, Var
 from tdsl.polyhedral.box import CannotPlace, Layout
 from tdsl.polyhedral.inits import with_inits
-from tdsl.polyhedral.place import accesses_to, localize
-from tdsl.polyhedral.program import Access, Program, Stmt
+from tdsl.polyhedral.place import localize
+from tdsl.polyhedral.program import Access, Program, Stmt, accesses_to
 from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import Loop, Node
 from tests.polyhedral.brute import value

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tdsl.diagnostics import IllegalSchedule
+from tdsl.ir.index import conjuncts
 from tdsl.ir.intervals import evaluate
 from tdsl.ir.kernel import Const, Expr
 from tdsl.ir.printer import print_expr
 from tdsl.schedule.choose import holds, size_lets
-from tdsl.schedule.conditions import conjuncts, size_condition
+from tdsl.schedule.conditions import size_condition
 from tdsl.syntax.parser import parse_expr
 from tdsl.targets.target import target
 from tests.schedule.run import front
