@@ -321,8 +321,16 @@ class Expander:
 
         bytes = widest_bytes(stmt, elem.bytes, varying, linear)
         found = widths(self.context.target, bytes, dim.width)
+        # Reads were asked already: what is left is the guard, and the place that is written.
+        places = [e for _, e in instance.index]
+        if stmt.write.exact:
+            at = tuple(substitute(e, index) for e in stmt.write.subscript)
+            places = [self.context.places[stmt.write.array].offset(at)]
+        asked = places if instance.guard is None else [instance.guard, *places]
         if bytes < 8 and not all(
-            _by_count(instance, dim, start, lanes) for start, lanes in chunks(dim.extent, found)
+            _is_linear(expr, dim, start, lanes)
+            for start, lanes in chunks(dim.extent, found)
+            for expr in asked
         ):
             return widths(self.context.target, 8, dim.width)
         return found
@@ -351,14 +359,6 @@ class Expander:
             write_copy(self.context, instance, env, copy, guard, inner)
         code.forget_all(written(inner.items))
         code.add(v.If(test, v.Block(tuple(inner.items))))
-
-
-def _by_count(instance: ir.Instance, dim: ir.Dim, start: int, lanes: int) -> bool:
-    """Whether places and guards of a chunk grow by constants a lane: no int64 lanes are needed."""
-    return all(
-        expr is None or _is_linear(expr, dim, start, lanes)
-        for expr in (instance.guard, *(e for _, e in instance.index))
-    )
 
 
 def _is_linear(expr: Expr, dim: ir.Dim, start: int, lanes: int) -> bool:

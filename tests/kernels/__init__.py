@@ -1,0 +1,1 @@
+"""Kernels with the schedules that they are meant to run under."""
