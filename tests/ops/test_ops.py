@@ -263,12 +263,13 @@ def test_blur(on: str) -> None:
 
 
 @everywhere
-def test_jacobi(on: str) -> None:
-    a = np.random.default_rng(28).standard_normal((37, 37))
+@pytest.mark.parametrize(("n", "t", "bound"), [(37, 31, True), (3, 1, True), (9, 27, False)])
+def test_jacobi(on: str, n: int, t: int, bound: bool) -> None:
+    a = np.random.default_rng(28).standard_normal((n, n))
     b = a.copy()
     want_a, want_b = a.copy(), b.copy()
-    compiled("image", "jacobi", on, sizes={"N": 37})(A=a, B=b, T=31)
-    for _ in range(31):
+    compiled("image", "jacobi", on, sizes={"N": n} if bound else {})(A=a, B=b, T=t)
+    for _ in range(t):
         for s, d in ((want_a, want_b), (want_b, want_a)):
             inner = s[1:-1, 1:-1] + s[1:-1, :-2] + s[1:-1, 2:] + s[2:, 1:-1] + s[:-2, 1:-1]
             d[1:-1, 1:-1] = 0.2 * inner
