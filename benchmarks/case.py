@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ F32 = np.dtype(np.float32)
 @dataclass(frozen=True)
 class Case:
     """One comparison. `goal`: the best peer's time over ours that is wanted. `work`: operations
-    that count, of floating point or not; bytes moved where `unit` is "GB/s"."""
+    that count, of floating point or not; bytes moved where `unit` is "GB/s". `alone`: the same
+    calls, "tdsl" among them, on one thread; then what counts is our speedup over the peer's."""
 
     goal: float
     work: float
@@ -34,6 +35,8 @@ class Case:
     schedule: str
     clock: str = "cpu"  # "wall" where threads are started
     unit: str = "GFLOP/s"
+    alone: Mapping[str, Call] = field(default_factory=dict)
+    pause: float = 0.0  # seconds between sides, where threads of one would disturb the other
 
 
 @dataclass(frozen=True)

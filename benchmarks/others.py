@@ -9,10 +9,22 @@ from typing import Any
 import numpy as np
 
 import tdsl
-from benchmarks.case import KERNELS, Benchmark, Case, Differs, checked, compiled, normal, output
+from benchmarks.case import (
+    KERNELS,
+    Benchmark,
+    Call,
+    Case,
+    Differs,
+    checked,
+    compiled,
+    normal,
+    output,
+)
 from benchmarks.convolutions import onnx_layer, reference
 from benchmarks.peers import node, onnx_run
 from tdsl.runtime.threads import set_threads
+
+PAUSE = 0.03  # seconds after which the idle threads of a library sleep
 
 
 def generic() -> Iterator[Benchmark]:
@@ -80,45 +92,55 @@ def threaded() -> Iterator[Benchmark]:
     yield Benchmark("threads_seidel", seidel)
 
 
-def on_two(call: Any) -> Any:
-    """The call on two threads."""
+def on(threads: int, call: Call) -> Call:
+    """The call on so many threads."""
 
     def run() -> None:
-        set_threads(2)
+        set_threads(threads)
         call()
 
     return run
 
 
 def two_sgemm(n: int) -> Case:
-    """The speed of two threads against onnxruntime's on two."""
+    """C = A B, neither factor known before."""
     rng = np.random.default_rng(4)
     a, b, y, other = normal(rng, n, n), normal(rng, n, n), output(n, n), output(n, n)
-    kernel = compiled("gemm", "matmul", {"M": n, "N": n, "K": n}, schedule="packed")
-    onnx = onnx_run([node("MatMul", "a b", "y")], {"a": a}, {"b": b}, {"y": other}, threads=2)
-    ours = on_two(lambda: kernel(a, b, y))
-    ours()
+    kernel = compiled("gemm", "matmul", {"M": n, "N": n, "K": n})
+
+    def onnx(threads: int) -> Call:
+        return onnx_run([node("MatMul", "a b", "y")], {"a": a, "b": b}, {}, {"y": other}, threads)
+
+    kernel(a, b, y)
+    theirs = onnx(2)
     error = checked(a.astype(np.float64) @ b.astype(np.float64), y, 1e-5, onnxruntime=other)
-    return Case(
-        0.97, 2.0 * n**3, ours, {"onnxruntime": onnx}, error, str(kernel.schedule), clock="wall"
-    )  # fmt: skip
+    work = 2.0 * n**3
+    return scaling(work, lambda: kernel(a, b, y), theirs, onnx(1), error, str(kernel.schedule))
 
 
 def two_conv(side: int, c: int) -> Case:
-    """A 3x3 layer on two threads."""
+    """A 3x3 layer."""
     rng = np.random.default_rng(5)
     x, w, b = normal(rng, 1, side, side, c), normal(rng, 3, 3, c, c), normal(rng, c)
     exact = reference(x, w, b, 1, 1)
     sizes = {"N": 1, "H": side, "W": side, "C": c, "K": c, "R": 3, "S": 3}
     kernel = compiled("conv2d", "conv2d", sizes, constants={"pad": 1}).prepare(w=w, b=b)
     y = output(*exact.shape)
-    onnx, result = onnx_layer(x, w, b, exact, 1, 1, threads=2)
-    ours = on_two(lambda: kernel(x, y))
-    ours()
+    kernel(x, y)
+    theirs, result = onnx_layer(x, w, b, exact, 1, 1, threads=2)
     error = checked(exact, y, 1e-5, onnxruntime=result)
+    single, _ = onnx_layer(x, w, b, exact, 1, 1)
+    work = 18.0 * c * exact.size
+    return scaling(work, lambda: kernel(x, y), theirs, single, error, str(kernel.schedule))
+
+
+def scaling(
+    work: float, ours: Call, theirs: Call, single: Call, error: float, schedule: str
+) -> Case:
+    """Our speedup by a second thread over onnxruntime's; `single` is its call on one thread."""
     return Case(
-        0.97, 18.0 * c * exact.size, ours, {"onnxruntime": onnx}, error, str(kernel.schedule),
-        clock="wall",
+        0.97, work, on(2, ours), {"onnxruntime": theirs}, error, schedule, clock="wall",
+        alone={"tdsl": on(1, ours), "onnxruntime": single}, pause=PAUSE,
     )  # fmt: skip
 
 
@@ -129,7 +151,7 @@ def seidel(n: int = 1000, steps: int = 100) -> Case:
     plain: Any = module.compile(schedule="plain")
     start = np.random.default_rng(0).standard_normal((n, n))
     a, b = start.copy(), start.copy()
-    ours = on_two(lambda: tiled(A=a, T=steps))
+    ours = on(2, lambda: tiled(A=a, T=steps))
     ours()
     plain(A=b, T=steps)
     if not np.array_equal(a, b):
@@ -137,5 +159,5 @@ def seidel(n: int = 1000, steps: int = 100) -> Case:
     return Case(
         1.7, 9.0 * steps * (n - 2) ** 2, ours,
         {"one thread, unscheduled": lambda: plain(A=b, T=steps)}, 0.0, str(tiled.schedule),
-        clock="wall",
+        clock="wall", pause=PAUSE,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks import attention, convolutions, memory, others, products
-from benchmarks.case import Benchmark, Differs
+from benchmarks.case import Benchmark, Case, Differs
 from benchmarks.machine import FORCED, environment, facts
 from benchmarks.report import Measured, Row, Started, markdown, tables
 from benchmarks.startup import CommandFailed, commands, spent
@@ -95,19 +95,31 @@ def _kernels(screen: Console, seconds: float, only: str) -> list[Row]:
                 screen.print(f"{benchmark.name} is left out: {error}", style="red")
                 progress.advance(task)
                 continue
-            sides = {"tdsl": case.ours, **case.peers}
-            found = compare(sides, baseline="tdsl", seconds=seconds, clock=case.clock)
-            best = min(case.peers, key=lambda peer: found[peer].ratio)
-            rows.append(
-                Row(
-                    benchmark.name, best, case.goal, found[best].ratio, found[best].spread,
-                    {name: timing.seconds for name, timing in found.timings.items()},
-                    case.work / found["tdsl"].seconds * 1e-9, case.unit, case.error,
-                    found.rounds, case.schedule,
-                )
-            )  # fmt: skip
+            rows.append(_row(benchmark.name, case, seconds))
             progress.advance(task)
     return rows
+
+
+def _row(name: str, case: Case, seconds: float) -> Row:
+    """One comparison, measured."""
+    sides = {"tdsl": case.ours, **case.peers}
+    sides |= {alone(side): call for side, call in case.alone.items()}
+    found = compare(sides, baseline="tdsl", seconds=seconds, clock=case.clock, pause=case.pause)
+    best = min(case.peers, key=lambda peer: found[peer].ratio)
+    ratio = found[best].ratio
+    if case.alone:  # speedups, whichever side is the faster
+        ratio *= found[alone("tdsl")].ratio / found[alone(best)].ratio
+    return Row(
+        name, best, case.goal, ratio, found[best].spread,
+        {name: timing.seconds for name, timing in found.timings.items()},
+        case.work / found["tdsl"].seconds * 1e-9, case.unit, case.error,
+        found.rounds, case.schedule,
+    )  # fmt: skip
+
+
+def alone(side: str) -> str:
+    """What a side is called where it runs on one thread and otherwise on several."""
+    return f"{side}, one thread"
 
 
 def _commands(screen: Console, runs: int) -> list[Started]:

@@ -71,13 +71,15 @@ def compare(
     seconds: float = 0.1,
     clock: str = "cpu",
     minimum_rounds: int = 5,
+    pause: float = 0.0,
     tick: Callable[[float], None] | None = None,
 ) -> Comparison:
     """Time the candidates against the one named `baseline`, about `seconds` for each.
 
     The clock "cpu" counts the time of the calling thread alone and ignores what else the machine
-    does; functions that start threads need "wall". tick: told after each round how much of the
-    time is spent.
+    does; functions that start threads need "wall". pause: seconds before each batch, after which
+    one call is not counted: idle threads of the candidate before keep a processor busy for a while,
+    and its own have to be woken. tick: told after each round how much of the time is spent.
     """
     if baseline not in candidates:
         raise ValueError(f"the baseline {baseline!r} is not among {', '.join(candidates)}")
@@ -92,6 +94,9 @@ def compare(
         start, wanted = time.perf_counter(), seconds * len(candidates)
         while rounds < minimum_rounds or time.perf_counter() < start + wanted:
             for name in order:
+                if pause:
+                    time.sleep(pause)
+                    candidates[name]()
                 samples[name].append(_batch(candidates[name], calls[name], read))
             order.reverse()  # nobody always comes after the same one
             rounds += 1

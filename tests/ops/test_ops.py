@@ -51,8 +51,11 @@ def close(got: Array, want: Array, tolerance: float = 3e-6) -> None:
 @everywhere
 @pytest.mark.parametrize(
     "variant,m,n,k",
-    [("row", 1, 77, 21), ("direct", 7, 70, 9), ("direct", 13, 37, 5), ("packed", 19, 83, 23)],
-)
+    [
+        ("row", 1, 77, 21), ("direct", 7, 70, 9), ("direct", 13, 37, 5), ("packed", 19, 83, 23),
+        ("small", 9, 20, 7), ("tall", 40, 5, 6),
+    ],
+)  # fmt: skip
 def test_matmul(on: str, variant: str, m: int, n: int, k: int) -> None:
     options: dict[str, Any] = {} if on == "c" else {"schedule": variant}
     a, b = floats(1, m, k), floats(2, k, n)

@@ -62,6 +62,16 @@ def test_rounds_follow_the_time_and_are_enough() -> None:
     assert compare(calls, baseline="a", seconds=0.1).rounds > 5
 
 
+def test_a_pause_before_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(measure.time, "sleep", slept.append)
+    calls = {"a": lambda: work(1000), "b": lambda: work(1000)}
+    assert compare(calls, baseline="a", seconds=0.0, pause=0.25).rounds == 5
+    assert slept == [0.25] * 10
+    compare(calls, baseline="a", seconds=0.0)
+    assert len(slept) == 10
+
+
 def test_an_unknown_baseline() -> None:
     with pytest.raises(ValueError, match="the baseline 'c' is not among a, b"):
         compare({"a": gc.isenabled, "b": gc.isenabled}, baseline="c")
