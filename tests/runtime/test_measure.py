@@ -64,7 +64,7 @@ def test_rounds_follow_the_time_and_are_enough() -> None:
 
 def test_a_pause_before_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(measure.time, "sleep", slept.append)
+    monkeypatch.setattr("time.sleep", slept.append)
     calls = {"a": lambda: work(1000), "b": lambda: work(1000)}
     assert compare(calls, baseline="a", seconds=0.0, pause=0.25).rounds == 5
     assert slept == [0.25] * 10
