@@ -163,6 +163,7 @@ def _stepped(state: State, step: Step) -> State:
     turns: list[tuple[str, ...]] = []
     for owner in owners:
         refs = [r for r in getattr(d, "loops", ()) if isinstance(r, LoopRef)]
+        refs = [ref for ref in refs if not structure.settled(state, ref, owner)]
         key = [id(at.loop) for ref in refs for at in candidates(state, ref, owner)]
         if not key or key not in seen:
             seen.append(key)

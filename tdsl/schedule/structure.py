@@ -198,7 +198,7 @@ def reorder(state: State, d: Reorder, on: Sequence[str]) -> State:
 
     A last name may stand for loops that are in a sequence inside all others: they stay.
     """
-    refs = tuple(ref for ref in d.loops if not _settled(state, ref, on))
+    refs = tuple(ref for ref in d.loops if not settled(state, ref, on))
     if len(refs) < 2:
         return state
     while len(refs) > 1 and _all_inside(state, refs[-1], refs[:-1], on):
@@ -213,7 +213,7 @@ def reorder(state: State, d: Reorder, on: Sequence[str]) -> State:
     return replace(state, tree=edit.permute(state.tree, found[0].statement, names))
 
 
-def _settled(state: State, ref: LoopRef, on: Sequence[str]) -> bool:
+def settled(state: State, ref: LoopRef, on: Sequence[str]) -> bool:
     """Whether a loop of a placed nest is gone or merged with one outside: it has its place."""
     owners = [ref.statement] if ref.statement is not None else list(on)
     names = [s for o in owners for s in statement_names(state.program, o, ref.span)]

@@ -117,7 +117,7 @@ class _Elaboration:
             bound=tuple((n, self.bound[n]) for n in self.item.sizes if n in self.bound),
             constants=tuple(self.constants.given),
             all_sizes=self.item.sizes,
-            warnings=self._warnings(used, statements),
+            warnings=self._warnings(used, drafts, statements),
             span=self.item.span,
         )
 
@@ -215,13 +215,18 @@ class _Elaboration:
         names = dict.fromkeys(d.array for d in drafts if d.array not in self.scope.arrays)
         return (*declared, *(arrays.temp(name) for name in names))
 
-    def _warnings(self, used: set[str], statements: Mapping[str, ir.Statement]) -> tuple[str, ...]:
+    def _warnings(
+        self, used: set[str], drafts: list[Draft], statements: Mapping[str, ir.Statement]
+    ) -> tuple[str, ...]:
         out: list[str] = []
         for array in self.scope.arrays.values():
             fields = {f"{array.name}.{f.name}" for f in array.type.fields} or {array.name}
             if array.is_argument and array.field is None and not fields & used:
                 out.append(f"argument `{array.name}` is not used")
         read = _read_arrays(statements.values())
+        # The values of one reduction need each other: where one is read, none is idle.
+        joined = {d.group for d in drafts if d.group and d.array in read}
+        read |= {d.array for d in drafts if d.group in joined}
         for name in sorted(self.scope.temps - read):
             out.append(f"nothing reads `{name}`")
         return tuple(out)

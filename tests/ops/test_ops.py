@@ -3,47 +3,14 @@ NumPy. Sizes lie beside the tiles: rests of rows, of vectors and of groups."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from math import erf
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import tdsl
-from tdsl.api import CompileWarning
-from tdsl.targets import runnable, target
-
-OPS = Path(tdsl.__file__).resolve().parent / "ops"
-Array = np.ndarray[Any, Any]
-
-
-def here(names: tuple[str, ...]) -> list[str]:
-    """Those of the targets that run on this machine."""
-    return [name for name in names if runnable(target(name)) is None]
-
-
-everywhere = pytest.mark.parametrize("on", here(("c", "avx512", "avx2")))
-
-
-def compiled(file: str, kernel: str, on: str, **options: Any) -> Any:
-    """A kernel of the library; that a target has no schedule is no matter here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CompileWarning)
-        return tdsl.load(OPS / f"{file}.tdsl")[kernel].compile(target=on, **options)
-
-
-def floats(seed: int, *shape: int) -> Array:
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
-
-
-def close(got: Array, want: Array, tolerance: float = 3e-6) -> None:
-    want = np.asarray(want, np.float64)
-    assert got.shape == want.shape
-    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * max(1.0, np.abs(want).max()))
-
+from tests.ops.harness import close, compiled, conv, everywhere, floats, here
 
 # ---------------------------------------------------------------- products
 
@@ -135,15 +102,6 @@ def test_matmul_neon() -> None:
 
 
 # ---------------------------------------------------------------- convolutions
-
-
-def conv(x: Array, w: Array, stride: int = 1, pad: int = 0, fill: float = 0) -> Array:
-    """x[n, h, w, c] and w[r, s, c, k], in double precision."""
-    margins = ((0, 0), (pad, pad), (pad, pad), (0, 0))
-    wide = np.pad(x.astype(np.float64), margins, constant_values=fill)
-    windows = np.lib.stride_tricks.sliding_window_view(wide, w.shape[:2], (1, 2))
-    windows = windows[:, ::stride, ::stride]
-    return np.tensordot(windows, w.astype(np.float64), ((4, 5, 3), (0, 1, 2)))
 
 
 @everywhere

@@ -126,3 +126,19 @@ def test_a_tile_leaves_registers_to_its_operands() -> None:
     rng = np.random.default_rng(3)
     a, b, bias = whole(rng, 9, 3), whole(rng, 3, 17), whole(rng, 17)
     np.testing.assert_array_equal(dense(A=a, B=b, bias=bias), np.maximum(a @ b + bias, 0))
+
+
+@everywhere
+@pytest.mark.parametrize("known", ["when K == 1", ""])
+def test_a_loop_of_one_iteration_may_be_named(on: str, known: str) -> None:
+    """Where sizes leave k one value its loop is gone: `reorder` has nothing to do for it, and a
+    pack takes the index in its place."""
+    text = DENSE.replace("DIRECTIVES", TILE + "pack B at Y.jo as [k, j]")
+    if known:
+        text = text.replace("for any", f"for any {known}") + "schedule dense.rest for any { }"
+    sizes = {} if known else {"K": 1}
+    kernel = tdsl.parse(text)["dense"].compile(target=on, sizes=sizes)
+    rng = np.random.default_rng(5)
+    for m, n, k in ((3, 21, 1), (1, 1, 1), (0, 5, 1), *([(3, 21, 4)] if known else [])):
+        a, b, bias = whole(rng, m, k), whole(rng, k, n), whole(rng, n)
+        np.testing.assert_array_equal(kernel(a, b, bias), np.maximum(a @ b + bias, 0))

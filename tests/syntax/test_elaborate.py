@@ -399,6 +399,20 @@ def test_what_is_not_used_is_told() -> None:
     assert kernel.warnings == ("argument `z` is not used", "nothing reads `t`")
 
 
+@pytest.mark.parametrize(
+    "read,told", [("z", ()), ("x", ("nothing reads `m`", "nothing reads `z`"))]
+)
+def test_values_of_one_reduction_are_read_together(read: str, told: tuple[str, ...]) -> None:
+    kernel = build(
+        "combine online(m, z; m2, z2) { identity -inf, 0.0  let n = max(m, m2)\n"
+        "give n, z * exp(m - n) + z2 * exp(m2 - n) }\n"
+        "kernel f(N, K) { assume K >= 1\n in x: f32[N, K]\n out y: f32[N]\n"
+        "m[i], z[i] = online[j](x[i, j], x[i, j])\n"
+        f"y[i] = {read}[i{', 0' if read == 'x' else ''}] }}"
+    )
+    assert kernel.warnings == told
+
+
 def test_the_printer_writes_the_whole_kernel() -> None:
     assert print_kernel(build(MATMUL)) == (
         "kernel matmul(M, N, K) {\n"
