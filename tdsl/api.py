@@ -24,6 +24,7 @@ from tdsl import driver
 from tdsl.built import Built, build, messages, plain_entry, unchecked
 from tdsl.checking import check_items, kernel_warnings
 from tdsl.diagnostics import Diagnostic, ParseError, render
+from tdsl.imports import linked
 from tdsl.ir.arguments import ArgumentPlan, dimension_text
 from tdsl.ir.interp import reference
 from tdsl.runtime.arguments import Checker
@@ -73,7 +74,7 @@ def parse(text: str, name: str = "<text>") -> Module:
     """The module of a text; messages call it `name`."""
     if not isinstance(text, str):
         raise TypeError(f"expected the text of a .tdsl file as str, got {type(text).__name__}")
-    file = parse_text(text, name)
+    file = linked(parse_text(text, name), name)
     check_items(file)
     return Module(file, name)
 

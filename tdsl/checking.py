@@ -13,6 +13,7 @@ from typing import Any
 
 from tdsl import driver
 from tdsl.diagnostics import Diagnostic, Error, ParseError, Span, UnsupportedTarget
+from tdsl.imports import linked
 from tdsl.schedule.choose import holds, size_lets, unreachable, variants
 from tdsl.syntax import tree
 from tdsl.syntax.check import check_file, kernels
@@ -124,7 +125,7 @@ def check_text(
     """Everything about a file. A constant or size counts for the kernels that have it."""
     report = Report(name)
     try:
-        file = parse(text, name)
+        file = linked(parse(text, name), name)
     except Error as error:
         report.refuse(error)
         return report
@@ -152,7 +153,8 @@ def _is_local(file: tree.File, diagnostic: Diagnostic) -> bool:
     place = diagnostic.span
     own = [i.span for i in file.items if isinstance(i, tree.Kernel | tree.Schedule)]
     return place is not None and any(
-        span is not None and span.start <= place.start < span.end for span in own
+        span is not None and span.source is place.source and span.start <= place.start < span.end
+        for span in own
     )
 
 

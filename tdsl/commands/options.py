@@ -15,6 +15,7 @@ from tdsl.built import messages
 from tdsl.checking import check_items, kernel_warnings
 from tdsl.commands import console
 from tdsl.diagnostics import Error, ParseError, UnsupportedTarget
+from tdsl.imports import linked
 from tdsl.schedule.choose import variants
 from tdsl.source import module_name, read_source
 from tdsl.syntax import tree
@@ -160,7 +161,7 @@ def request(
     chosen, bound = target_of(target), sizes_of(sizes)
     values = pairs(constants, "--const", "pad=1")
     name, text = read(file)
-    parsed = parse(text, name)
+    parsed = linked(parse(text, name), name)
     check_items(parsed)
     found = [i for i in parsed.items if isinstance(i, tree.Kernel)]
     if kernel is not None:

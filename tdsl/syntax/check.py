@@ -11,9 +11,7 @@ from tdsl.syntax.later import refuse
 from tdsl.syntax.records import record
 from tdsl.syntax.scope import RESERVED, WORDS, suggest
 
-_LATER: tuple[tuple[type, str], ...] = (
-    (tree.Import, "import"), (tree.Graph, "graph"), (tree.Select, "select"),
-)  # fmt: skip
+_LATER: tuple[tuple[type, str], ...] = ((tree.Graph, "graph"), (tree.Select, "select"))
 
 
 def kernels(file: tree.File) -> tuple[str, ...]:
@@ -34,12 +32,17 @@ def check_file(file: tree.File) -> None:
     for kernel in file.items:
         if isinstance(kernel, tree.Kernel):
             problems += list(duplicates(kernel))
+    problems += unsupported(file)
+    if problems:
+        raise ParseError(*problems)
+
+
+def unsupported(file: tree.File) -> Iterable[Diagnostic]:
+    """Items that are parsed and not compiled."""
     for item in file.items:
         for kind, feature in _LATER:
             if isinstance(item, kind):
-                problems += refuse(feature, item.span).diagnostics
-    if problems:
-        raise ParseError(*problems)
+                yield from refuse(feature, item.span).diagnostics
 
 
 def check_names(file: tree.File) -> None:

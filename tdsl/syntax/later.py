@@ -19,10 +19,6 @@ class Later:
 
 
 LATER: dict[str, Later] = {
-    "import": Later(
-        "`import` brings in the kernels of another file, and each file stands alone so far",
-        "copy the definitions that you need into this file",
-    ),
     "graph": Later(
         "a `graph` connects named operators, and only single kernels are compiled so far",
         "write the stages as definitions of one kernel",

@@ -13,6 +13,7 @@ from tdsl import driver
 from tdsl.checking import check_text
 from tdsl.cli import run
 from tdsl.diagnostics import Error, render
+from tdsl.imports import linked
 from tdsl.syntax import tree
 from tdsl.syntax.parser import parse
 from tdsl.targets import target
@@ -46,7 +47,7 @@ def test_every_block_is_of_a_kind_that_is_tested() -> None:
 
 def compiled(text: str, name: str, where: str) -> list[driver.Compilation]:
     """Every kernel of a file, through every pass, by the schedule that is taken for `where`."""
-    file = parse(text, name)
+    file = linked(parse(text, name), name)
     kernels = [i.name for i in file.items if isinstance(i, tree.Kernel)]
     return [driver.run(file, driver.Options(k, target(where))) for k in kernels]
 
