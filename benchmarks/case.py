@@ -37,6 +37,7 @@ class Case:
     unit: str = "GFLOP/s"
     alone: Mapping[str, Call] = field(default_factory=dict)
     pause: float = 0.0  # seconds between sides, where threads of one would disturb the other
+    absent: tuple[str, ...] = ()  # peers that are not installed
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class Benchmark:
 
     name: str
     build: Callable[[], Case]
+
+
+class Absent(Exception):
+    """The one peer of a row is not installed."""
 
 
 class Differs(Exception):

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import pipelines
 from benchmarks.case import (
+    Absent,
     Array,
     Benchmark,
     Call,
@@ -43,6 +45,7 @@ def benchmarks() -> Iterator[Benchmark]:
         if name.startswith("conv3x3"):
             yield Benchmark(name.replace("conv3x3", "winograd"), partial(winograd, *layer))
     yield Benchmark("winograd2_512_7", partial(winograd, *LAYERS["conv3x3_512_7"], constants=F2))
+    yield Benchmark("halide_conv3x3_64_56", partial(against_halide, *LAYERS["conv3x3_64_56"]))
     for channels in (32, 19):
         yield Benchmark(f"depthwise_{channels}_112", partial(depthwise, channels, 112))
     yield Benchmark("qconv3x3_64_56", partial(qconv, 56, 64))
@@ -95,6 +98,25 @@ def exact_layer(
     kernel = compiled("conv2d", "conv2d", sizes, constants=constants, **options).prepare(w=w, b=b)
     kernel(x, y)
     error = checked(exact, y, 1e-5)
+    return Case(1.0, work, lambda: kernel(x, y), peers, error, str(kernel.schedule))
+
+
+def against_halide(side: int, c: int, k: int, taps: int, stride: int, pad: int) -> Case:
+    """The exact layer, scheduled by hand on both sides."""
+    rng = np.random.default_rng(side)
+    x, w, b = normal(rng, 1, side, side, c), normal(rng, taps, taps, c, k), normal(rng, k)
+    exact = reference(x, w, b, stride, pad)
+    y, other = output(*exact.shape), output(*exact.shape)
+    pipeline = pipelines.convolution(x, w, b, other, stride=stride, pad=pad)
+    if pipeline is None:
+        raise Absent("Halide is not installed")
+    sizes = {"N": 1, "H": side, "W": side, "C": c, "K": k, "R": taps, "S": taps}
+    constants = {"stride": stride, "pad": pad}
+    kernel = compiled("conv2d", "conv2d", sizes, constants=constants).prepare(w=w, b=b)
+    kernel(x, y)
+    error = checked(exact, y, 1e-5, halide=other)
+    work = 2.0 * taps * taps * c * exact.size
+    peers = {"halide": pipeline}
     return Case(1.0, work, lambda: kernel(x, y), peers, error, str(kernel.schedule))
 
 

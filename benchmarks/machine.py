@@ -42,6 +42,7 @@ def facts() -> dict[str, str]:
         "NumPy": f"{np.__version__} ({library or 'no BLAS found'})",
         "onnxruntime": onnxruntime.__version__,
         "PyTorch": _installed("torch"),
+        "Halide": _installed("halide"),
         "C compiler": _first_line(["gcc", "--version"]),
         "at best, one thread": _best(),
         "load at the start": f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors",

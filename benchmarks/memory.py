@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from benchmarks import pipelines
 from benchmarks.case import Benchmark, Case, aligned, checked, compiled, normal, output
 from benchmarks.peers import node, numba, onnx_run, present, torch, torch_call
 
@@ -40,8 +42,12 @@ def softmax(n: int, **options: Any) -> Case:
     if numba is not None:
         peers["numba"] = numba_rows(SOFTMAX, x, other)
         checked(exact, other, 1e-5)
+    if (pipeline := pipelines.softmax(x, other)) is not None:
+        peers["halide"] = pipeline
+        checked(exact, other, 1e-5)
     error = checked(exact, y, 1e-5)
-    return bytes_case(0.97, 2 * x.nbytes, lambda: kernel(x, y), peers, error, kernel)
+    case = bytes_case(0.97, 2 * x.nbytes, lambda: kernel(x, y), peers, error, kernel)
+    return replace(case, absent=pipelines.ABSENT)
 
 
 def bytes_case(goal: float, moved: int, ours: Any, peers: Any, error: float, kernel: Any) -> Case:
@@ -185,8 +191,12 @@ def blur(n: int, **options: Any) -> Case:
         image = torch.from_numpy(x)[None, None]
         peers["torch"] = torch_call(lambda: torch.nn.functional.avg_pool2d(image, 3, 1))
         checked(exact, peers["torch"]().numpy()[0, 0], 1e-5)
+    if (pipeline := pipelines.blur(x, other)) is not None:
+        peers["halide"] = pipeline
+        checked(exact, other, 1e-5)
     error = checked(exact, y, 1e-5)
-    return bytes_case(0.97, 2 * x.nbytes, lambda: kernel(x, y), peers, error, kernel)
+    case = bytes_case(0.97, 2 * x.nbytes, lambda: kernel(x, y), peers, error, kernel)
+    return replace(case, absent=pipelines.ABSENT)
 
 
 def chain(n: int, **options: Any) -> Case:
@@ -209,8 +219,12 @@ def chain(n: int, **options: Any) -> Case:
         np.add(other, c, other)
 
     peers["numpy"] = in_numpy
+    if (pipeline := pipelines.chain(x, a, b, c, other)) is not None:
+        peers["halide"] = pipeline
+        checked(exact, other, 1e-5)
     error = checked(exact, y, 1e-5)
-    return bytes_case(0.97, 3 * x.nbytes, lambda: kernel(x, c, a, b, y), peers, error, kernel)
+    case = bytes_case(0.97, 3 * x.nbytes, lambda: kernel(x, c, a, b, y), peers, error, kernel)
+    return replace(case, absent=pipelines.ABSENT)
 
 
 def jacobi(n: int, steps: int, **options: Any) -> Case:

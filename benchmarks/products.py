@@ -7,7 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks import pipelines
 from benchmarks.case import (
+    Absent,
     Array,
     Benchmark,
     Case,
@@ -38,6 +40,7 @@ def benchmarks() -> Iterator[Benchmark]:
     yield Benchmark(
         "sgemm_1_4096_4096", partial(sgemm, 1, 4096, 4096, 0.97, ("numpy", "torch", "ort"))
     )
+    yield Benchmark("halide_sgemm_1024", partial(against_halide, 1024))
     yield Benchmark("qgemm_1024", partial(qgemm, 1024))
     yield Benchmark("bgemm_1024", partial(bgemm, 1024))
 
@@ -70,6 +73,21 @@ def sgemm(m: int, n: int, k: int, goal: float, against: tuple[str, ...]) -> Case
     error = checked(exact, y, 1e-5)
     return Case(
         goal, 2.0 * m * n * k, lambda: kernel(a, b, y), peers, error, str(kernel.schedule)
+    )  # fmt: skip
+
+
+def against_halide(n: int) -> Case:
+    """A product scheduled by hand on both sides, neither factor known before."""
+    a, b, exact = factors(n, n, n)
+    y, other = output(n, n), output(n, n)
+    kernel = compiled("gemm", "matmul", {"M": n, "N": n, "K": n})
+    kernel(a, b, y)
+    pipeline = pipelines.product(a, b, other)
+    if pipeline is None:
+        raise Absent("Halide is not installed")
+    error = checked(exact, y, 1e-5, halide=other)
+    return Case(
+        1.0, 2.0 * n**3, lambda: kernel(a, b, y), {"halide": pipeline}, error, str(kernel.schedule)
     )  # fmt: skip
 
 

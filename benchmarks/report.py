@@ -24,6 +24,7 @@ class Row:
     error: float
     rounds: int
     schedule: str
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ relu, padding inside; PyTorch reads the same NHWC buffers (channels last; the fa
 and its frozen form), onnxruntime the same numbers in NCHW. `winograd` is compared with the exact
 layers of the libraries and counts the operations of the definition; `winograd2` is F(2x2, 3x3).
 Numba's sums may be reordered where the text stays safe (E[x^2] - E[x]^2 is not), nothing else of
-fast-math. `generic` is the kernel compiled for any sizes against the one whose sizes are bound.
+fast-math. Halide's pipelines are scheduled by hand and compiled for the sizes of the row; its
+convolution pads inside. `generic` is the kernel compiled for any sizes against the one whose sizes
+are bound.
 
 The schedules, with integers:
 
@@ -128,7 +131,10 @@ def _kernel_cells(measured: Measured) -> list[tuple[str, ...]]:
             f"{r.spread:.1%}",
             f">= {r.goal}",
             f"{r.times['tdsl'] * 1e6:.1f} us",
-            ", ".join(f"{n} {t * 1e6:.1f}" for n, t in r.times.items() if n != "tdsl"),
+            ", ".join(
+                [f"{n} {t * 1e6:.1f}" for n, t in r.times.items() if n != "tdsl"]
+                + [f"{n} not installed" for n in r.absent]
+            ),
             f"{r.speed:.0f} {r.unit}",
             f"{r.error:.1e}",
         )

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks import attention, convolutions, memory, others, products
-from benchmarks.case import Benchmark, Case, Differs
+from benchmarks.case import Absent, Benchmark, Case, Differs
 from benchmarks.machine import FORCED, environment, facts
 from benchmarks.report import Measured, Row, Started, markdown, tables
 from benchmarks.startup import CommandFailed, commands, spent
@@ -91,7 +91,7 @@ def _kernels(screen: Console, seconds: float, only: str) -> list[Row]:
             progress.update(task, description=benchmark.name)
             try:
                 case = benchmark.build()
-            except Differs as error:
+            except (Absent, Differs) as error:
                 screen.print(f"{benchmark.name} is left out: {error}", style="red")
                 progress.advance(task)
                 continue
@@ -113,7 +113,7 @@ def _row(name: str, case: Case, seconds: float) -> Row:
         name, best, case.goal, ratio, found[best].spread,
         {name: timing.seconds for name, timing in found.timings.items()},
         case.work / found["tdsl"].seconds * 1e-9, case.unit, case.error,
-        found.rounds, case.schedule,
+        found.rounds, case.schedule, case.absent,
     )  # fmt: skip
 
 
