@@ -23,9 +23,9 @@ from tdsl.polyhedral.inits import coordinate_map, init_coordinates
 from tdsl.polyhedral.need import group_of, is_pure, needed_by, readers_of, with_init
 from tdsl.polyhedral.nests import inserted, joined, nest_of_group, only, without
 from tdsl.polyhedral.placing import Places
-from tdsl.polyhedral.program import Dependence, Program
+from tdsl.polyhedral.program import Dependence, Program, Stmt
 from tdsl.polyhedral.stage import path_to
-from tdsl.polyhedral.tree import Node, Seq, statements
+from tdsl.polyhedral.tree import Loop, Node, Seq, statements
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,15 @@ def to_root(program: Program, tree: Node, group: Sequence[str], arrays: Sequence
 
 @bounded("where an epilogue runs")
 def finish(
-    program: Program, tree: Node, name: str, at: tuple[str, str]
+    program: Program,
+    tree: Node,
+    name: str,
+    at: tuple[str, str],
+    home: tuple[str, str] | None = None,
 ) -> tuple[Node, dict[tuple[str, str], str]]:
     """The nest of a statement behind the iteration that adds the last term of what it reads.
+    `home`: the loop in each of whose iterations the memory of that is new, if there is one: each
+    then reads what its own iteration wrote.
 
     before: for kc { for ir { C[i] += ... } }  for i { Y[i] = f(C[i]) }
     after   `finish Y at C.ir`: for kc { for ir { C[i] += ...  if kc is the last: Y[i] } }
@@ -113,6 +119,9 @@ def finish(
     loops = path_to(tree, *at)
     stmt, host = program.statements[name], program.statements[at[0]]
     array = host.write.array
+    homes = () if home is None else path_to(tree, *home)
+    if any(name not in loop.coords for loop in homes):
+        raise EditError(f"{array} is new in each iteration of {homes[-1].name}: {name} is outside")
     parts = []
     for access in stmt.reads:
         if access.array != array:
@@ -121,12 +130,14 @@ def finish(
             term = program.statements[writer.init_of or writer.name]
             if not all(term.name in loop.coords for loop in loops):
                 continue
-            coordinates = [loop.coords[term.name] for loop in loops]
-            if term is not writer:
-                coordinates = init_coordinates(writer, term, loops)
-            place = coordinate_map(coordinates)
+            place = _coordinates(writer, term, loops)
             wrote = writer.write.map.intersect_domain(writer.domain).reverse()
-            parts.append(access.map.apply_range(wrote).apply_range(place))
+            read = access.map.apply_range(wrote)
+            if homes:
+                mine = coordinate_map([loop.coords[name] for loop in homes])
+                theirs = _coordinates(writer, term, homes)
+                read = read.intersect(mine.apply_range(theirs.reverse()))
+            parts.append(read.apply_range(place))
     if not parts:
         raise EditError(f"{name} reads nothing that {at[0]} writes in {at[1]}")
     last = reduce(isl.Map.union, parts).intersect_params(program.context).lexmax().coalesce()
@@ -140,6 +151,13 @@ def finish(
     rest = without(tree, frozenset((name,)))
     assert rest is not None
     return inserted(rest, at[0], loops, nest, {name: functions}, None), aliases
+
+
+def _coordinates(writer: Stmt, term: Stmt, loops: Sequence[Loop]) -> isl.Map:
+    """Where a statement, or the `init` of one, runs inside these loops around it."""
+    if term is not writer:
+        return coordinate_map(init_coordinates(writer, term, loops))
+    return coordinate_map([loop.coords[term.name] for loop in loops])
 
 
 # ---------------------------------------------------------------- dependences

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from itertools import combinations
 
 import islpy as isl
 
@@ -197,6 +198,11 @@ class Group:
         """
         if self.copies or len(self.bases) != 1 or initial(self.old, self.bases[0]):
             return False
+        whole = self._elements_of_places()
+        return bool(whole.is_single_valued() and whole.is_injective())
+
+    def _elements_of_places(self) -> isl.Map:
+        """Place -> the elements of the one base array that are written and read there."""
         (array,) = self.bases
         parts = []
         for stmt in self.writers:
@@ -205,8 +211,40 @@ class Group:
         for read in self.reads:
             if read.base is not None:
                 parts.append(read.event.place.reverse().apply_range(read.base.element))
-        whole = reduce(isl.Map.union, parts).coalesce()
-        return bool(whole.is_single_valued() and whole.is_injective())
+        return reduce(isl.Map.union, parts).coalesce()
+
+    @cached_property
+    def constant(self) -> bool:
+        """Whether each element has one value for all time, and each place holds one element.
+
+        Then whatever was written to a place before it is read is the value, also where an element
+        is computed again.
+        """
+        if self.copies or len(self.bases) != 1 or initial(self.old, self.bases[0]):
+            return False
+        base = self.base(self.bases[0])
+        if any(s.is_update for s in (*self.writers, *base.writers)):
+            return False
+        if any(read.base is None for read in self.reads) or not _one_definition(base):
+            return False
+        return bool(self._elements_of_places().is_single_valued())
+
+    def written(self, read: Read) -> bool:
+        """Whether all places that are read were written before."""
+        left = read.points
+        for stmt in self.writers:
+            if stmt.write.array != read.array:
+                continue
+            pairs = read.event.place.apply_range(self.new.place(stmt, stmt.write).reverse())
+            if read.stmt is not None and read.at is not None:
+                order = self.after.before(stmt, read.stmt)
+                if order is None:
+                    continue
+                pairs = pairs.intersect(read.at.apply_range(order.reverse()))
+            left = left.subtract(pairs.domain())
+            if left.is_empty():
+                return True
+        return False
 
     # ------------------------------------------------------------ what copies move
 
@@ -299,6 +337,15 @@ class Group:
             if not whole.is_empty():
                 result[array] = whole
         return result
+
+
+def _one_definition(through: Through) -> bool:
+    """Whether each element is written once."""
+    parts = [through.elements[s.name].intersect_domain(s.domain) for s in through.writers]
+    if not all(part.is_injective() for part in parts):
+        return False
+    ranges = [part.range() for part in parts]
+    return all(a.is_disjoint(b) for a, b in combinations(ranges, 2))
 
 
 def _only(read: Read, instances: isl.Set) -> Read:

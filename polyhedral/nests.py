@@ -8,11 +8,13 @@ from functools import reduce
 
 import islpy as isl
 
-from tdsl.polyhedral.edit import sequence
+from tdsl.polyhedral.edit import EditError, sequence
 from tdsl.polyhedral.inits import coordinate_map
 from tdsl.polyhedral.placing import Places
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, statements
+
+LOST = ("vector", "parallel", "dot")  # marks that a loop of one iteration would not have
 
 
 def without(node: Node, gone: frozenset[str]) -> Node | None:
@@ -73,8 +75,10 @@ def nest_of_group(
                     s: placed.pulled(program.statements[s], c) for s, c in node.coords.items()
                 }
                 if _fixed(coords, placed):
-                    for s, c in coords.items():
-                        aliases[s, node.name] = _alike(s, c, placed) or ""
+                    merged = {s: _alike(s, c, placed) for s, c in coords.items()}
+                    _keep_mark(node, merged, placed)
+                    for s, loop in merged.items():
+                        aliases[s, node.name] = "" if loop is None else loop.name
                     return edit(node.body, renamed)
                 name = node.name
                 while name in taken:
@@ -88,6 +92,18 @@ def nest_of_group(
     return edit(own, {}), aliases
 
 
+def _keep_mark(loop: Loop, merged: Mapping[str, Loop | None], placed: Places) -> None:
+    """Raises EditError where nothing would be left of a mark."""
+    if loop.mark not in LOST or all(x is not None and x.mark == loop.mark for x in merged.values()):
+        return
+    statement, around = next(iter(merged.items()))
+    if around is not None:
+        where = f"merges with {around.name} around it: mark that one"
+    else:
+        where = f"has one iteration in each of {placed.loops[-1].name}"
+    raise EditError(f"`{loop.notes[-1]}` would be lost: {loop.name} of {statement} {where}")
+
+
 def _fixed(coords: Mapping[str, isl.PwAff], placed: Places) -> bool:
     """Whether the loops around leave one coordinate only."""
     parts = []
@@ -97,12 +113,12 @@ def _fixed(coords: Mapping[str, isl.PwAff], placed: Places) -> bool:
     return bool(reduce(isl.Map.union, parts).is_single_valued())
 
 
-def _alike(statement: str, coordinate: isl.PwAff, placed: Places) -> str | None:
+def _alike(statement: str, coordinate: isl.PwAff, placed: Places) -> Loop | None:
     """The loop around that has this coordinate."""
     domain = placed.domains[statement]
     for loop, function in zip(placed.loops, placed.functions[statement], strict=True):
         if domain.is_subset(function.eq_set(coordinate)):
-            return loop.name
+            return loop
     return None
 
 

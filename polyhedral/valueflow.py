@@ -103,6 +103,8 @@ def _through(group: Group, terms: Terms) -> None:
             raise FlowChanged(f"data decide which elements {stmt.name} updates", stmt.name)
     holds = Holds(group)
     for read in group.reads:
+        if group.constant and group.written(read):
+            continue
         if read.kind != "copy":
             without = holds.without(read)
             if not without.is_empty():

@@ -59,7 +59,9 @@ def store(
     """
     placed = with_inits(program, tree)
     homes = dict(private)
+    tiles = tuple(c for c in computed if c.memory == "registers")
     for request in stages:
+        _in_memory(request, tiles)
         _inside_home(placed, request, [name for _, name in homes.get(request.array, ())])
         if request.memory != "registers":
             program, placed, copy = _copied(program, placed, request)
@@ -68,7 +70,6 @@ def store(
     code = sink(_hinted(program, placed, prefetches), lanes=True)
     for request in asked:
         code = _in_registers(program, code, request)
-    tiles = tuple(c for c in computed if c.memory == "registers")
     for tile in tiles:
         code = _tile(code, tile)
     if lanes:
@@ -87,6 +88,17 @@ def _hinted(program: Program, tree: Node, requests: tuple[PrefetchRequest, ...])
                 r.span, f"{r.array} cannot be prefetched at {r.loop[1]}: {error}"
             ) from None
     return tree
+
+
+def _in_memory(request: StageRequest, tiles: Sequence[ComputeRequest]) -> None:
+    """Refuses a copy of what is in registers: its loops would choose among them."""
+    if any(tile.array == request.array for tile in tiles):
+        raise IllegalSchedule.at(
+            request.span,
+            f"{request.array} cannot be staged at {request.loop[1]}: it is computed in registers, "
+            "where there is nothing to copy",
+            help=f"leave this stage out, or compute {request.array} in memory",
+        )
 
 
 def _inside_home(tree: Node, request: StageRequest, home: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from tdsl.polyhedral import compute as moves
 from tdsl.polyhedral.edit import find, with_plain_copies
 from tdsl.polyhedral.need import group_of, readers_of
 from tdsl.polyhedral.prepared import why_not_prepared, with_inits
+from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import loops_of, statements
 from tdsl.polyhedral.unneeded import without_unneeded
 from tdsl.schedule import check
@@ -50,9 +51,11 @@ def _carries_nothing(
     state: State, d: Compute | Finish, names: Sequence[str], to: LoopAt | None
 ) -> None:
     """Refuses to move a nest away from under what stands on its loops."""
+    around = () if to is None else path_to(state.tree, to.statement, to.name)
     for statement, name, directive in state.hosts:
-        inside = statements(find(state.tree, statement, name).body)
-        if not set(names).isdisjoint(inside) and (to is None or to.statement not in inside):
+        host = find(state.tree, statement, name)
+        inside = statements(host.body)
+        if not set(names).isdisjoint(inside) and not any(host is loop for loop in around):
             raise refusal(
                 d.span,
                 f"{d.statement} cannot be moved: `{directive}` stands on its loop {name}",
@@ -209,7 +212,8 @@ def finish(state: State, d: Finish, on: Sequence[str]) -> State:
     _carries_nothing(state, d, (name,), at)
     key = (at.statement, at.name)
     whole = with_plain_copies(state.tree, *key)
-    tree, aliases = moves.finish(state.program, whole, name, key)
+    home = state.private.get(state.program.statements[at.statement].write.array)
+    tree, aliases = moves.finish(state.program, whole, name, key, home)
     state = replace(
         state,
         tree=tree,

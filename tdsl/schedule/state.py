@@ -54,7 +54,8 @@ class ComputeRequest:
     at: the loop of the computation, by a statement below it and its name; None at root and at
     prepare. store: the loop once in each of whose iterations the memory exists (`store P at`), by
     default `at`. memory: registers, stack, scratch, heap or None. fold: (dimension, n). layout:
-    storage indices over the array's. inside: the array in whose memory it lives.
+    storage indices over the array's. inside: the array in whose memory it lives. slid: a `store`
+    has left out instances whose values an earlier iteration has stored.
     """
 
     array: str
@@ -64,6 +65,7 @@ class ComputeRequest:
     fold: tuple[tuple[int, int], ...] = ()
     layout: Layout | None = None
     inside: str | None = None
+    slid: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
 
 

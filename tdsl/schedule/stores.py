@@ -130,14 +130,25 @@ def _at(
                 help=closest(at.name, [x.name for x in loops], "loops"),
             )
         key = (request.at[0], at.name)
-    state = _recorded(state, replace(request, store=key))
+    kept = [x.name for x in loops].index(request.store[1]) + 1 if request.store else 0
+    if request.slid and outside > kept:
+        where = f"at {'.'.join(request.store)}" if request.store else "at root"
+        raise refusal(
+            d.span,
+            f"{request.array} is stored {where} already, where what an iteration has computed is "
+            f"kept: it cannot be new in each iteration of {loops[outside - 1].name}",
+            help=f"leave out the `store` {where}",
+        )
     private = {a: home for a, home in state.private.items() if a != request.array}
     if key is not None:
         private[request.array] = key
         state = replace(state, hosts=(*state.hosts, (*key, print_directive(d))))
     program = state.program
+    slid: tuple[str, ...] = ()
     if outside < len(loops):
-        program, _ = first_only(program, request.array, loops, outside)
+        program, slid = first_only(program, request.array, loops, outside)
+    request = replace(request, store=key, slid=request.slid or bool(slid))
+    state = _recorded(state, request)
     touched = {
         a.array
         for s in program.statements.values()

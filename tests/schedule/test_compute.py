@@ -54,6 +54,20 @@ TILE = """
 """
 BLOCKS = "split C.k by 4 -> ko, ki  reorder ko, C.i, C.j, ki  finish Y at C.i  store C in Y"
 
+MIRRORED = """
+kernel mirrored(M, N) {
+    assume M >= 1, N >= 1
+    in x: i16[M, N]
+    out y: i16[N, M]
+    temp t: i16[N, M]
+    t[j, i] = x[i, j] + 1
+    y[j, i] = t[j, i] * 2 + select(i > j, t[j, 0], t[0, i])
+}
+schedule mirrored for any {
+    DIRECTIVES
+}
+"""
+
 
 def whole(rng: np.random.Generator, *shape: int) -> Array:
     """Small integers, whose sums are exact in every order."""
@@ -98,6 +112,26 @@ def test_epilogues(on: str, directives: str, bound: str) -> None:
         sizes = {name: {"M": m, "N": n, "K": k}[name] for name in bound}
         dense = compiled(DENSE, directives, on, sizes)
         np.testing.assert_array_equal(dense(A=a, B=b, bias=bias), np.maximum(a @ b + bias, 0))
+
+
+@everywhere
+@pytest.mark.parametrize(
+    "directives",
+    [
+        "compute t at y.j  finish y at t.i",
+        "split y.i by 16 -> io, ii  compute t at y.io  vectorize y.ii",
+        "tile y.i, y.j by 3, 16 -> io, jo, ii, ji  compute t at y.jo",
+    ],
+)
+def test_what_is_computed_again(on: str, directives: str) -> None:
+    """An epilogue reads what its own iteration computed; a value is the same wherever it is."""
+    kernel = compiled(MIRRORED, directives, on)
+    for m, n in [(1, 1), (3, 2), (17, 5), (2, 37), (33, 19)]:
+        x = np.random.default_rng(m).integers(-99, 99, (m, n)).astype(np.int16)
+        t = x.T + 1
+        i, j = np.arange(m)[None, :], np.arange(n)[:, None]
+        expected = 2 * t + np.where(i > j, t[:, :1], t[:1, :])
+        np.testing.assert_array_equal(kernel(x=x), expected.astype(np.int16))
 
 
 def test_a_tile_is_one_scope_where_its_loop_runs_once() -> None:
