@@ -7,7 +7,7 @@ the legality of each directive. All that is wrong is collected, not only the fir
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from tdsl import driver
 from tdsl.diagnostics import Diagnostic, Error, ParseError, Span, UnsupportedTarget
 from tdsl.imports import linked
 from tdsl.schedule.choose import holds, size_lets, unreachable, variants
+from tdsl.schedule.target import serves
 from tdsl.syntax import tree
 from tdsl.syntax.check import check_file, kernels
 from tdsl.syntax.parser import parse
@@ -121,8 +122,13 @@ def check_text(
     name: str,
     constants: Mapping[str, int | float | str] | None = None,
     sizes: Mapping[str, int] | None = None,
+    on: Target | None = None,
 ) -> Report:
-    """Everything about a file. A constant or size counts for the kernels that have it."""
+    """Everything about a file. A constant or size counts for the kernels that have it.
+
+    `on`: the one target that schedules are checked for. They are then lowered for it too, up to
+    C, since some of what can refuse them is only known there.
+    """
     report = Report(name)
     try:
         file = linked(parse(text, name), name)
@@ -144,7 +150,7 @@ def check_text(
                 {n: v for n, v in (sizes or {}).items() if n in item.sizes},
                 {n: v for n, v in (constants or {}).items() if n in mine},
             )
-            report.kernels.append(_kernel(file, options, report))
+            report.kernels.append(_kernel(file, options, report, on))
     return report
 
 
@@ -205,7 +211,9 @@ def head_of(schedule: tree.Schedule) -> Span | None:
     return Span(span.source, span.start, span.start + len(span.text[:brace].rstrip()))
 
 
-def _kernel(file: tree.File, options: driver.Options, report: Report) -> KernelCheck:
+def _kernel(
+    file: tree.File, options: driver.Options, report: Report, on: Target | None
+) -> KernelCheck:
     name = options.kernel
     try:
         front = driver.run(file, options, until="dependences")
@@ -217,7 +225,7 @@ def _kernel(file: tree.File, options: driver.Options, report: Report) -> KernelC
     report.add(*unreachable(every))
     checks: list[ScheduleCheck] = []
     for schedule in every:
-        checks += _schedule(front, schedule, report)
+        checks += _schedule(front, schedule, report, on)
     return KernelCheck(name, True, tuple(checks))
 
 
@@ -233,22 +241,31 @@ def kernel_warnings(compilation: driver.Compilation) -> tuple[Diagnostic, ...]:
     )
 
 
-def _targets(
-    front: driver.Compilation, schedule: tree.Schedule, report: Report
-) -> list[tuple[str, Target | None]]:
-    """The targets that a schedule is for and that its condition does not rule out; all of them
-    where it rules out all, since it may be taken by name. None stands for one that is unknown or
-    whose condition is wrong."""
+def _named(schedule: tree.Schedule) -> Iterator[tuple[str, Target | None]]:
+    """The targets that a schedule is for; None stands for one that is unknown."""
     # The widest first: what is said of it says most.
     every = sorted(TARGETS, key=lambda name: -TARGETS[name].vector_bytes)
     names = [n for t in schedule.targets for n in (every if t == "any" else (t,))]
+    for name in dict.fromkeys(names):
+        try:
+            yield name, target(name)
+        except UnsupportedTarget:  # told with the head of the schedule
+            yield name, None
+
+
+def _targets(
+    front: driver.Compilation,
+    schedule: tree.Schedule,
+    candidates: Iterable[tuple[str, Target | None]],
+    report: Report,
+) -> list[tuple[str, Target | None]]:
+    """The candidates that a schedule's condition does not rule out; all of them where it rules out
+    all, since it may be taken by name. None stands for one whose condition is wrong, too."""
     lets = size_lets(front.file, front.kernel.name)
     found: list[tuple[str, Target | None]] = []
     excluded: list[tuple[str, Target | None]] = []
-    for name in dict.fromkeys(names):
-        try:
-            on = target(name)
-        except UnsupportedTarget:  # told with the head of the schedule
+    for name, on in candidates:
+        if on is None:
             found.append((name, None))
             continue
         try:
@@ -262,17 +279,21 @@ def _targets(
 
 
 def _schedule(
-    front: driver.Compilation, schedule: tree.Schedule, report: Report
+    front: driver.Compilation, schedule: tree.Schedule, report: Report, only: Target | None
 ) -> Iterator[ScheduleCheck]:
     label = schedule.variant or schedule.kernel
     told: set[tuple[Span | None, str]] = set()
-    for name, on in _targets(front, schedule, report):
+    candidates = _named(schedule)
+    if only is not None:
+        candidates = iter([(only.name, only)] * any(serves(only, t) for t in schedule.targets))
+    for name, on in _targets(front, schedule, candidates, report):
         if on is None:
             yield ScheduleCheck(label, name, False)
             continue
         try:
             options = replace(front.options, target=on)
-            made = driver.resume(front, options, schedule, until="plan")
+            until = "plan" if only is None else "validated"
+            made = driver.resume(front, options, schedule, until=until)
         except Error as error:
             # What is wrong at one place is wrong there for other targets too, in other numbers.
             new = [d for d in error.diagnostics if (d.span, d.code) not in told]

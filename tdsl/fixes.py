@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tdsl.checking import Report, check_text
 from tdsl.diagnostics import Diagnostic, Fix
+from tdsl.targets import Target
 
 MOST = 32  # fixes of one file
 
@@ -28,15 +29,17 @@ def fixed(
     name: str,
     constants: Mapping[str, int | float | str] | None = None,
     sizes: Mapping[str, int] | None = None,
+    on: Target | None = None,
 ) -> Fixed:
-    """One fix after the other, as long as each makes what is wrong go away."""
-    report = check_text(text, name, constants, sizes)
+    """One fix after the other, as long as each makes what is wrong go away. `on`: the one target
+    that is asked about."""
+    report = check_text(text, name, constants, sizes, on)
     inserted: list[str] = []
     left = MOST
     while left and (fix := _first(report.diagnostics, text)) is not None:
         left -= 1
         new = with_lines(text, fix)
-        again = check_text(new, name, constants, sizes)
+        again = check_text(new, name, constants, sizes, on)
         if again.errors >= report.errors and _later(again, fix, len(new) - len(text)) is False:
             break
         text, report = new, again

@@ -17,7 +17,7 @@ import click
 from tdsl import fixes
 from tdsl.checking import check_text
 from tdsl.commands import console
-from tdsl.commands.options import WrongUse, pairs, read, sizes_of
+from tdsl.commands.options import WrongUse, pairs, read, sizes_of, target_of
 
 
 @click.command("check")
@@ -34,6 +34,9 @@ from tdsl.commands.options import WrongUse, pairs, read, sizes_of
     help="Say that the file is a stranger's. Nothing of a file is ever executed by `check`, "
     "with this option or without.",
 )
+@click.option("--target", metavar="T",
+              help="For this target alone, and lowered for it up to C: this says what only the "
+              "lowering shows, and takes as long.")  # fmt: skip
 @click.option("--size", "sizes", metavar="N=64", multiple=True, help="Bind a size. Repeated.")
 @click.option("--const", "constants", metavar="C=1", multiple=True,
               help="A constant, where the default is not meant. Repeated.")  # fmt: skip
@@ -42,15 +45,17 @@ def command(
     as_json: bool,
     fix: bool,
     untrusted: bool,
+    target: str | None,
     sizes: tuple[str, ...],
     constants: tuple[str, ...],
 ) -> int:
     """Parse FILE, prove types and bounds, and check every schedule for every target it names."""
     values, bound = pairs(constants, "--const", "pad=1"), sizes_of(sizes)
+    on = None if target is None else target_of(target)
     name, text = read(file)
     with console.progress(f"checking {name}"):
-        done = fixes.fixed(text, name, values, bound) if fix else None
-        report = check_text(text, name, values, bound) if done is None else done.report
+        done = fixes.fixed(text, name, values, bound, on) if fix else None
+        report = check_text(text, name, values, bound, on) if done is None else done.report
     if done is not None:
         _write(file, text, done)
     if as_json:

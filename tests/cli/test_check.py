@@ -178,3 +178,43 @@ def test_escape_sequences_of_a_source_do_not_reach_the_terminal(tdsl: Tdsl, fold
     assert result.status == 1
     assert "\x1b" not in result.err
     assert "\u202e" not in result.err
+
+
+TILE = """\
+kernel dense(M, N, K) {
+    in  A: f32[M, K]
+    in  B: f32[K, N]
+    out Y: f32[M, N]
+
+    C[i, j] = sum[k](A[i, k] * B[k, j])
+    Y[i, j] = max(C[i, j], 0.0)
+}
+
+schedule dense for avx512, avx2 {
+    tile Y.i, Y.j by 8, 2 * lanes(f32) -> io, jo, ii, ji
+    unroll ii
+    vectorize ji
+    compute C at Y.jo in registers
+    on C {
+        reorder k, i, j
+        unroll i
+        vectorize j
+    }
+}
+"""
+
+
+def test_a_target_is_lowered_for(tdsl: Tdsl, folder: Path) -> None:
+    """Its tile takes 16 registers, which is all that avx2 has."""
+    (folder / "dense.tdsl").write_text(TILE)
+    assert tdsl("check", "dense.tdsl").status == 0
+    wide = tdsl("check", "dense.tdsl", "--target", "avx512")
+    assert (wide.status, wide.out) == (0, "dense.tdsl: 1 kernel, 1 schedule (1 target check): ok\n")
+    narrow = tdsl("check", "dense.tdsl", "--target", "avx2", "--json")
+    assert narrow.status == 1
+    report = json.loads(narrow.out)
+    assert report["kernels"][0]["schedules"] == [{"name": "dense", "target": "avx2", "ok": False}]
+    assert "16 of the 16 vector registers of avx2" in report["diagnostics"][0]["message"]
+    other = tdsl("check", "dense.tdsl", "--target", "c")
+    assert (other.status, other.out) == (0, "dense.tdsl: 1 kernel: ok\n")
+    assert tdsl("check", "dense.tdsl", "--target", "avx3").status == 2
