@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -80,9 +80,7 @@ def nest_of_group(
                     for s, loop in merged.items():
                         aliases[s, node.name] = "" if loop is None else loop.name
                     return edit(node.body, renamed)
-                name = node.name
-                while name in taken:
-                    name += f"_{group[0]}"
+                name = name_within(node.name, group, taken)
                 info = node.inner_of
                 if info is not None and info.outer in renamed:
                     info = replace(info, outer=renamed[info.outer])
@@ -90,6 +88,13 @@ def nest_of_group(
                 return replace(node, name=name, coords=coords, body=body, inner_of=info)
 
     return edit(own, {}), aliases
+
+
+def name_within(name: str, group: Sequence[str], taken: Collection[str]) -> str:
+    """What a loop of a group's nest is called inside loops of these names."""
+    while name in taken:
+        name += f"_{group[0]}"
+    return name
 
 
 def _keep_mark(loop: Loop, merged: Mapping[str, Loop | None], placed: Places) -> None:

@@ -62,6 +62,7 @@ def store(
     tiles = tuple(c for c in computed if c.memory == "registers")
     for request in stages:
         _in_memory(request, tiles)
+        _lies_plain(program, request, computed)
         _inside_home(placed, request, [name for _, name in homes.get(request.array, ())])
         if request.memory != "registers":
             program, placed, copy = _copied(program, placed, request)
@@ -98,6 +99,22 @@ def _in_memory(request: StageRequest, tiles: Sequence[ComputeRequest]) -> None:
             f"{request.array} cannot be staged at {request.loop[1]}: it is computed in registers, "
             "where there is nothing to copy",
             help=f"leave this stage out, or compute {request.array} in memory",
+        )
+
+
+def _lies_plain(
+    program: Program, request: StageRequest, computed: Sequence[ComputeRequest]
+) -> None:
+    """Refuses a layout over the dimensions of an array that has others by now."""
+    if request.layout is None:
+        return
+    laid_out = any(c.array == request.array and c.layout is not None for c in computed)
+    if laid_out or len(request.layout.names) != len(program.arrays[request.array].shape):
+        why = "has a layout of its own" if laid_out else "has other dimensions in memory"
+        raise IllegalSchedule.at(
+            request.span,
+            f"{request.array} cannot be staged at {request.loop[1]} in another layout: it {why}",
+            help="leave out the `as` of this copy",
         )
 
 

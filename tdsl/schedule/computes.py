@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tdsl.polyhedral import compute as moves
 from tdsl.polyhedral.edit import find, with_plain_copies
 from tdsl.polyhedral.need import group_of, readers_of
+from tdsl.polyhedral.nests import name_within
 from tdsl.polyhedral.prepared import why_not_prepared, with_inits
 from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import loops_of, statements
@@ -17,7 +18,7 @@ from tdsl.schedule.directives import Compute, Finish, LoopRef
 from tdsl.schedule.hints import listing, refusal
 from tdsl.schedule.references import one, statement_names
 from tdsl.schedule.replaced import based, rebased
-from tdsl.schedule.state import ComputeRequest, LoopAt, State
+from tdsl.schedule.state import ComputeRequest, LoopAt, StageRequest, State
 from tdsl.syntax.print_directive import print_directive
 
 
@@ -61,6 +62,36 @@ def _carries_nothing(
                 f"{d.statement} cannot be moved: `{directive}` stands on its loop {name}",
                 help="put this directive before it",
             )
+
+
+def _followed(
+    state: State,
+    d: Compute | Finish,
+    names: Sequence[str],
+    aliases: Mapping[tuple[str, str], str],
+    to: tuple[str, str],
+) -> tuple[StageRequest, ...]:
+    """The copies at loops of a nest that moves (`state`: before it does), at what these have
+    become: a loop that merged with one around, or has another name there."""
+    around = path_to(state.tree, *to)
+    taken = {loop.name for loop in around}
+    result = []
+    for request in state.stages:
+        statement, name = request.loop
+        if statement in names:
+            if (statement, name) in aliases:
+                name = aliases[statement, name]
+            elif not any(loop is find(state.tree, *request.loop) for loop in around):
+                name = name_within(name, names, taken)
+            if not name:
+                raise refusal(
+                    d.span,
+                    f"{d.statement} cannot be moved: `stage {request.array} at {statement}."
+                    f"{request.loop[1]}` stands on a loop that has one iteration there",
+                    help="put this directive before it",
+                )
+        result.append(replace(request, loop=(statement, name)))
+    return tuple(result)
 
 
 def _another(
@@ -185,6 +216,7 @@ def _at(
         hosted={**state.hosted, **dict.fromkeys(names, key)},
         aliases={**state.aliases, **moved.aliases},
         merged=state.merged | moved.aliases.keys(),
+        stages=_followed(state, d, names, moved.aliases, key),
     )
     state = rebased(state, moved.program, moved.tree, touched)
     return _requested(state, d, arrays, key, whole)
@@ -221,6 +253,7 @@ def finish(state: State, d: Finish, on: Sequence[str]) -> State:
         hosted={**state.hosted, name: key},
         aliases={**state.aliases, **aliases},
         merged=state.merged | aliases.keys(),
+        stages=_followed(state, d, (name,), aliases, key),
     )
     if broken := check.order(state):
         raise check.illegal(state, broken, d.span, print_directive(d))

@@ -43,6 +43,10 @@ def store(state: State, d: Store, on: Sequence[str]) -> State:
     names = statement_names(program, d.statement, d.span)
     array = program.statements[names[0]].write.array
     if program.arrays[array].role != "temp":
+        if not program.arrays[array].is_argument:
+            raise refusal(
+                d.span, f"store places temps, and {array} is a copy, placed as it is made"
+            )
         raise refusal(
             d.span,
             f"store places temps, and {array} is an argument",
@@ -90,6 +94,8 @@ def _inside(state: State, d: Store, request: ComputeRequest) -> ComputeRequest:
     if host is not None:
         what = f"{request.array} cannot live in {d.inside}, which lives in {host}"
         raise refusal(d.span, what, help=f"store {d.statement} in {host}")
+    if not arrays[d.inside].is_argument and arrays[d.inside].role != "temp":
+        raise refusal(d.span, f"{request.array} cannot live in {d.inside}, which is a copy")
     if arrays[d.inside].role not in ("out", "inout", "temp"):
         raise refusal(d.span, f"{d.inside} is an argument that the kernel only reads")
     try:
@@ -234,7 +240,8 @@ def _localized(state: State, tree: Node, request: ComputeRequest) -> State:
     if request.memory is not None:
         what += f" in {request.memory}"
     program = state.program
-    if home and request.layout is None and not request.fold and not _outside(state, array, home):
+    free = request.layout is None and not request.fold and not _named(state, array)
+    if home and free and not _outside(state, array, home):
         program = flattened(program, tree, array, home)
     try:
         program = localize(
@@ -250,6 +257,11 @@ def _localized(state: State, tree: Node, request: ComputeRequest) -> State:
             what = f"a ring of {lengths} for {array} is too short"
             raise _refused(state, request, lost, what, _long_enough(state, tree, request))
     return replace(state, program=program)
+
+
+def _named(state: State, array: str) -> bool:
+    """Whether the layout of a copy names the dimensions that the array has."""
+    return any(r.array == array and r.layout is not None for r in state.stages)
 
 
 def _outside(state: State, array: str, home: Sequence[Loop]) -> bool:
