@@ -35,7 +35,7 @@ class Specializer:
 
     def block(self, block: Block, known: frozenset[str]) -> Block:
         """`known`: the loop variables that have a value here."""
-        return Block(tuple(_joined(self._item(item, known) for item in block.items)))
+        return Block(tuple(_joined((item, self._item(item, known)) for item in block.items)))
 
     def _item(self, item: Item, known: frozenset[str]) -> Item:
         if isinstance(item, If) and item.other is not None:
@@ -149,13 +149,16 @@ class Specializer:
 FALSE = compare("lt", const(0), const(0))
 
 
-def _joined(items: Iterable[Item]) -> list[Item]:
-    """The versions of items one after the other that ask the same, in one test."""
+def _joined(items: Iterable[tuple[Item, Item]]) -> list[Item]:
+    """The versions of items (each behind its item) one after the other that ask the same, in one
+    test. Tests that the loops have themselves are no versions."""
     result: list[Item] = []
-    for item in items:
-        before = result[-1] if result else None
+    own = False
+    for original, item in items:
+        before = result[-1] if result and not own else None
+        own = isinstance(original, If)
         if (
-            isinstance(item, If) and isinstance(before, If)
+            isinstance(item, If) and isinstance(before, If) and not own
             and item.condition == before.condition
             and item.other is not None and before.other is not None
         ):  # fmt: skip

@@ -46,9 +46,9 @@ def mark(state: State, at: LoopAt) -> tuple[Violation, ...]:
             )
         case "parallel":
             carried = _parallel(state, tree, loop)
-            inner = [n for s, o, n in state.collapsed if s in statements(loop) and o == at.name]
-            for name in inner:
-                carried += _parallel(state, tree, find(tree, at.statement, name))
+            for statement, outer, inner in state.collapsed:
+                if statement in statements(loop) and outer == at.name:
+                    carried += _parallel(state, tree, find(tree, statement, inner))
             return carried
         case "unroll" if jams(loop):
             # Loops unrolled together keep their own order: ask the tree after the jam.

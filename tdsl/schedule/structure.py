@@ -145,6 +145,12 @@ def _overrun(state: State, at: LoopAt, factor: int, span: Span | None) -> State:
     stay as they are: what `dot` adds behind them is 0 (`tdsl.schedule.dots`)."""
     if dots.is_sum(state, at):
         return state
+    if state.base is not None:
+        raise refusal(
+            span,
+            f"tail overrun of {at} comes after a directive that places something",
+            help="put this split before `compute`, `finish`, `pack` and `store`",
+        )
     program, wrong = overrun(state.program, at.loop, factor)
     if wrong:
         raise IllegalSchedule(

@@ -31,6 +31,9 @@ schedule rows for any {
         "split t.j by 4 -> jo, ji  split y.q by 4 -> jo, qi  stage x at t.jo  compute t at y.jo",
         "stage y at y.q  compute t at y.j",
         "compute t at y.j  stage t at y.j as [j, i]",
+        "split y.j by 4 -> jo, ji tail shift  stage y at y.jo",
+        "split y.j by 4 -> jo, ji tail shift  compute t at y.jo  stage y at y.jo  vectorize y.q",
+        "collapse y.j, y.q -> jq  parallel jq  compute t at y.jq",
     ],
 )
 def test_values(on: str, directives: str) -> None:
