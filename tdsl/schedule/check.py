@@ -47,8 +47,11 @@ def mark(state: State, at: LoopAt) -> tuple[Violation, ...]:
         case "parallel":
             carried = _parallel(state, tree, loop)
             for statement, outer, inner in state.collapsed:
-                if statement in statements(loop) and outer == at.name:
-                    carried += _parallel(state, tree, find(tree, statement, inner))
+                if statement not in statements(loop) or outer != at.name:
+                    continue
+                for found in loops_of(tree, statement):
+                    if found.name == inner:  # else merged with one around, where the nest moved
+                        carried += _parallel(state, tree, found)
             return carried
         case "unroll" if jams(loop):
             # Loops unrolled together keep their own order: ask the tree after the jam.
