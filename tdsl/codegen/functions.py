@@ -31,7 +31,8 @@ def _define(unit: Unit, op: str, type: VType) -> None:
     if name in unit.helpers:
         return
     fused = unit.target.has_fma and not strict
-    formula = Formula(type.elem, type.lanes, fused=fused, strict=strict)
+    scales = type.lanes > 1 and _has(unit, "scale", type)
+    formula = Formula(type.elem, type.lanes, fused=fused, strict=strict, scales=scales)
     body = {**FUNCTIONS, **LARGE}[base](formula)
     names = Names()
     names.add("value", ARGUMENT)
@@ -45,6 +46,11 @@ def _define(unit: Unit, op: str, type: VType) -> None:
     head = f"static inline {attribute}{ctype} {name}({ctype} {ARGUMENT})"
     above = comment([_title(base, strict)], "")
     unit.helper(name, "\n".join([*above, head, "{", *tables, *lines, f"    return {RESULT};", "}"]))
+
+
+def _has(unit: Unit, op: str, type: VType) -> bool:
+    """Whether an instruction does that."""
+    return (op, type.elem.name, unit.physical(type.elem, type.lanes)) in unit.table
 
 
 def _title(base: str, strict: bool) -> str:

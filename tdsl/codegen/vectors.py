@@ -168,7 +168,9 @@ def _extremum(unit: Unit, op: str, args: Sequence[C], of: VType) -> C:
         body = [f"return {choose(unit, first, a, b, of).text};"]
     else:
         lanes = unit.physical(of.elem, of.lanes)
-        result = unit.apply(f"{base}.number", kept(of.elem), lanes, a, b)
+        # Of a NaN and a number the second operand is given: a NaN in `a` stays, so that where `a`
+        # collects a result the next one waits for two instructions alone.
+        result = unit.apply(f"{base}.number", kept(of.elem), lanes, b, a)
         result = result or plain_op(unit, base, [a, b], of, of)
         body = []
         if op != base:
@@ -179,8 +181,8 @@ def _extremum(unit: Unit, op: str, args: Sequence[C], of: VType) -> C:
             equal = plain_op(unit, "eq", [a, b], of, mask)
             result = choose(unit, equal, cast(ctype, joined), result, of)
         body.append(f"const {ctype} r = {result.text};")
-        nan = plain_op(unit, "ne", [a, a], of, mask)
-        body.append(f"return {choose(unit, nan, a, C('r'), of).text};")
+        nan = plain_op(unit, "ne", [b, b], of, mask)
+        body.append(f"return {choose(unit, nan, b, C('r'), of).text};")
     unit.function(ctype, name, [f"{ctype} a", f"{ctype} b"], body)
     return call(name, *args)
 

@@ -7,7 +7,7 @@ there the subtrahend is below 0.16, so that its error hardly counts.
 from __future__ import annotations
 
 from tdsl.elementary.coefficients import ERF, ERF_END, ERFC
-from tdsl.elementary.exponential import power_of_two, reduce
+from tdsl.elementary.exponential import factors, scale_normal
 from tdsl.elementary.formula import Formula
 from tdsl.ir.vector import Block
 
@@ -18,7 +18,6 @@ def erf(f: Formula) -> Block:
     z = f.let("z", f.x * f.x)
     near = f.let("near", f.fma(f.x, f.polynomial(z, ERF[f.name]), f.x))
     u = f.let("u", size.at_most(ERF_END[f.name]) - 1.0)
-    reduced = reduce(f, f.let("p", f.polynomial(u, ERFC[f.name])))
-    complement = (reduced.minus_one + 1.0) * power_of_two(f, reduced.count)
+    complement = scale_normal(f, *factors(f, f.let("p", f.polynomial(u, ERFC[f.name]))))
     beyond = f.with_sign(1.0 - complement, f.x)
     return f.result(f.choose(size < 1.0, near, beyond))

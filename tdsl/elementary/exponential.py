@@ -37,37 +37,52 @@ def whole(f: Formula, scaled: Term, name: str = "k") -> Term:
 def power_of_two(f: Formula, k: Term) -> Term:
     """2^k for a whole k as a float, if that is a normal number. The sum holds k plus the bias
     of the exponent in its low bits; the shift drops all above."""
+    if f.scales:
+        return f.scaled(k.like(1.0), k)
     return f.from_bits(f.bits(k + (f.shifter + f.bias)) << f.mantissa)
 
 
+def scale_normal(f: Formula, value: Term, k: Term) -> Term:
+    """value * 2^k, if 2^k is a normal number."""
+    return f.scaled(value, k) if f.scales else value * power_of_two(f, k)
+
+
 def scale(f: Formula, value: Term, k: Term) -> Term:
-    """value * 2^k, rounded once, also where 2^k alone overflows or is subnormal: in two steps,
-    the first of which is exact."""
+    """value * 2^k, rounded once, also where 2^k alone overflows or is subnormal: by an instruction,
+    or in two steps, the first of which is exact."""
+    if f.scales:
+        return f.scaled(value, k)
     half = f.let("half", f.fma(k, 0.5, f.shifter) - f.shifter)
     first = f.let("first", value * power_of_two(f, half))
     return first * power_of_two(f, k - half)
 
 
-def reduce(f: Formula, x: Term) -> Reduced:
-    """For an x in the range of e^x."""
+def _parts(f: Formula, x: Term) -> tuple[Term, Term]:
+    """k and r."""
     high, low = LN2[f.name]
     k = whole(f, f.fma(x, LOG2E[f.name], f.shifter))
-    r = f.let("r", f.fnma(k, low, f.fnma(k, high, x)))
+    return k, f.let("r", f.fnma(k, low, f.fnma(k, high, x)))
+
+
+def factors(f: Formula, x: Term) -> tuple[Term, Term]:
+    """e^r, within an ulp, and k, for an x in the range of e^x."""
+    k, r = _parts(f, x)
+    return f.polynomial(r, (1.0, 1.0, *EXP[f.name])), k
+
+
+def reduce(f: Formula, x: Term) -> Reduced:
+    """For an x in the range of e^x."""
+    k, r = _parts(f, x)
     curve = f.let("curve", f.polynomial(r, EXP[f.name]) * (r * r))
     t = f.let("t", r + curve)
     return Reduced(k, t, (r - t) + curve)
 
 
-def exponential(f: Formula, x: Term) -> Term:
+def exp(f: Formula) -> Block:
     """e^x for any x."""
     low, high = _EXP_RANGE[f.name]
-    reduced = reduce(f, f.let("inside", x.at_least(low).at_most(high)))
-    return scale(f, reduced.minus_one + 1.0, reduced.count)
-
-
-def exp(f: Formula) -> Block:
-    """e^x."""
-    return f.result(exponential(f, f.x))
+    p, k = factors(f, f.let("inside", f.x.at_least(low).at_most(high)))
+    return f.result(scale(f, p, k))
 
 
 def exp2(f: Formula) -> Block:
@@ -110,7 +125,6 @@ def tanh(f: Formula) -> Block:
     size = f.let("size", abs(f.x).at_most(_TANH_END[f.name]))
     z = f.let("z", size * size)
     near = f.let("near", f.fma(z * size, f.polynomial(z, TANH[f.name]), size))
-    reduced = reduce(f, f.let("double", size + size))
-    e = (reduced.minus_one + 1.0) * power_of_two(f, reduced.count)
+    e = scale_normal(f, *factors(f, f.let("double", size + size)))
     beyond = f.let("beyond", 1.0 - 2.0 / (e + 1.0))
     return f.result(f.with_sign(f.choose(size < 13 / 16, near, beyond), f.x))

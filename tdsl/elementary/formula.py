@@ -137,11 +137,19 @@ class Formula:
     """Code in the making.
 
     fused: products that are added or subtracted are rounded once. strict: functions that this
-    one calls are the strict ones.
+    one calls are the strict ones. scales: the target has "scale" for these lanes.
     """
 
-    def __init__(self, elem: ElemType, lanes: int, *, fused: bool, strict: bool = False) -> None:
-        self.elem, self.fused, self.strict = elem, fused, strict
+    def __init__(
+        self,
+        elem: ElemType,
+        lanes: int,
+        *,
+        fused: bool,
+        strict: bool = False,
+        scales: bool = False,
+    ) -> None:
+        self.elem, self.fused, self.strict, self.scales = elem, fused, strict, scales
         self.type = VType(elem, lanes)
         self.x = Term(Ref(ARGUMENT, self.type))
         self._items: list[Item] = []
@@ -202,6 +210,10 @@ class Formula:
     def exact_fma(self, a: Term, b: Term | float, c: Term | float) -> Term:
         """a * b + c rounded once, also where nothing else is fused."""
         return Term(Op("fma", (a.value, a.like(b).value, a.like(c).value), self.type))
+
+    def scaled(self, value: Term, k: Term) -> Term:
+        """value * 2^k for a whole k, rounded once: where the target `scales`."""
+        return Term(Op("scale", (value.value, k.value), self.type))
 
     def polynomial(self, at: Term, coefficients: Sequence[float]) -> Term:
         """By Horner's rule; the constant comes first."""

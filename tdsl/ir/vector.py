@@ -99,7 +99,8 @@ class Op:
     "fnma": args[2] - args[0] * args[1], one rounding. Comparisons give masks; and, or, not take
     masks (scalars: BOOL). min and max carry NaN; "min_strict" and "max_strict" order -0 < +0.
     "exp_strict" and so on, of f32 and f64: elementary functions without fused operations, alike
-    on every target. "sin_far" and "cos_far": for large arguments, lane by lane."""
+    on every target. "sin_far" and "cos_far": for large arguments, lane by lane. "scale", inside
+    these functions, where the target has it: args[0] * 2^args[1] (whole), rounded once."""
 
     op: str
     args: tuple[Value, ...]

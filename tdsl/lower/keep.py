@@ -118,7 +118,7 @@ def close(context: Context, scope: Scope, inner: Code, code: Code) -> None:
             opening += _opening(register, place)
     for partial in scope.partials.values():
         opening.append(v.Declare(partial.name, partial.type, partial.identity))
-    closing: list[v.Item] = [_join(partial, scope) for partial in scope.partials.values()]
+    closing: list[v.Item] = _joined(scope)
     closing += [_store(r, place) for r in scope.registers.values() if r.written]
     for register in scope.registers.values():
         code.names.release(register.name)
@@ -200,10 +200,26 @@ def _store(register: Register, place: Place) -> v.Item:
     return store if test is None else v.If(test, v.Block((store,)))
 
 
-def _join(partial: Partial, scope: Scope) -> v.Item:
-    """The element joined with all lanes of a partial result."""
-    scalar = v.VType(partial.type.elem)
-    register = scope.registers[partial.offset, 1]
-    lanes = v.Reduce(partial.op, v.Ref(partial.name, partial.type), scalar)
-    op = COMBINE.get(partial.op, partial.op)
-    return v.Assign(register.name, v.Op(op, (v.Ref(register.name, scalar), lanes), scalar))
+def _joined(scope: Scope) -> list[v.Item]:
+    """Each element joined with its partial results: those of one width first lane by lane and in
+    pairs, as none waits for another then, and the lanes of what is left once."""
+    alike: dict[tuple[Expr, v.VType, str], list[v.Value]] = {}
+    for partial in scope.partials.values():
+        ref = v.Ref(partial.name, partial.type)
+        alike.setdefault((partial.offset, partial.type, partial.op), []).append(ref)
+    found: list[v.Item] = []
+    for (offset, type, op), parts in alike.items():
+        combine, scalar = COMBINE.get(op, op), v.VType(type.elem)
+        register = scope.registers[offset, 1]
+        lanes = v.Reduce(op, _in_pairs(combine, parts), scalar)
+        joined = v.Op(combine, (v.Ref(register.name, scalar), lanes), scalar)
+        found.append(v.Assign(register.name, joined))
+    return found
+
+
+def _in_pairs(op: str, parts: list[v.Value]) -> v.Value:
+    """All of them by one operation: neighbours first."""
+    while len(parts) > 1:
+        pairs = [parts[n : n + 2] for n in range(0, len(parts), 2)]
+        parts = [v.Op(op, tuple(p), p[0].type) if len(p) == 2 else p[0] for p in pairs]
+    return parts[0]

@@ -52,12 +52,28 @@ def partials(block: v.Block) -> Mapping[str, str]:
     for item in block.items:
         if isinstance(item, v.Assign) and item.origin is None and item.name in declared:
             for value in resolved(item.value, lets):
-                match value:
-                    case v.Reduce(_, v.Ref(name)) if name in declared:
-                        result[name] = item.name
-                    case _:
-                        pass
+                if isinstance(value, v.Reduce):
+                    names = joined_parts(value, lets)
+                    result.update({n: item.name for n in names if n in declared})
     return result
+
+
+def joined_parts(reduce: v.Reduce, lets: Mapping[str, v.Value]) -> list[str]:
+    """The names of the vectors whose lanes a reduction joins, by its own operation alone; none
+    where something else is in between."""
+    op = {"any": "or", "all": "and"}.get(reduce.op, reduce.op)
+
+    def below(value: v.Value) -> list[str] | None:
+        match _meant(value, lets):
+            case v.Ref(name):
+                return [name]
+            case v.Op(used, args) if used == op:
+                found = [below(a) for a in args]
+                return None if None in found else [n for part in found for n in part or ()]
+            case _:
+                return None
+
+    return below(reduce.arg) or []
 
 
 def resolved(value: v.Value, lets: Mapping[str, v.Value]) -> Iterator[v.Value]:

@@ -220,16 +220,18 @@ class Walk:
     def _join(
         self, register: Register, value: v.Value, ids: Ints, table: Table, scope: Scope
     ) -> None:
-        """`value`: the register joined with a partial result, once."""
+        """`value`: the register joined with partial results, once each."""
         register.uses.append(register.position(table))
         parts = [p for p in resolved(value, scope.lets) if isinstance(p, v.Ref)]
         names = [p.name for p in parts if p.name in scope.registers]
-        for name in names:
+        others = [name for name in names if name != register.name]
+        for name in others:
             partial = scope.registers[name]
             if partial.parent == register.name:
                 partial.ends.append(partial.position(table))
                 np.add.at(partial.joined, ids, 1)
-        if names.count(register.name) != 1 or len(names) != 2:
+        strange = any(scope.registers[name].parent != register.name for name in others)
+        if len(names) - len(others) != 1 or not others or strange:
             raise Miscompiled(f"{register.name} is joined with something else than partial results")
 
     def _home(self, register: Register, scope: Scope) -> Home:

@@ -39,9 +39,24 @@ def _moves(width: int) -> Iterator[Row]:
         yield _row("store", elem, n, _call("st1", q, s, 2))
         yield _row("splat", elem, n, f"vdup{q}_n_{s}({{0}})")
         yield _row("choose", elem, n, _call("bsl", q, s, 3))
+        if elem not in MOVED:
+            yield from _halves(elem, width)
         if width == 16:
             yield _row("zip.low", elem, n, _call("zip1", q, s, 2))
             yield _row("zip.high", elem, n, _call("zip2", q, s, 2))
+
+
+def _halves(elem: str, width: int) -> Iterator[Row]:
+    s, size = ARITHMETIC[elem]
+    n = width // size
+    if width == 16 and n > 2:
+        yield _row("low", elem, n, f"vget_low_{s}({{0}})")
+        yield _row("high", elem, n, f"vget_high_{s}({{0}})")
+        return
+    q = "q" if width == 16 else ""
+    while n > 1:
+        yield _row("upper", elem, n, f"vext{q}_{s}({{0}}, {{0}}, {n // 2})")
+        n //= 2
 
 
 def _arithmetic(width: int) -> Iterator[Row]:

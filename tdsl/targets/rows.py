@@ -14,10 +14,12 @@ class Row:
     """`op` on `lanes` elements of `elem`, written as `template` with {0}, {1}, ... for operands.
 
     Beside the names of `tdsl.ir.vector.Op` there are: load, store, maskload, maskstore (operand 0
-    is the address), splat, choose (mask, then, other), low and high (halves), any and all of a
-    mask that is lanes of ones, and the casts "convert.FROM", "saturate.FROM" whose `elem` is the
+    is the address), splat, choose (mask, then, other), low and high (halves), upper (the upper half
+    of so many lanes, which may be fewer than the register's, in the lowest lanes), any and all of
+    a mask that is lanes of ones, and the casts "convert.FROM", "saturate.FROM" whose `elem` is the
     result. min.number and max.number are exact only where operand 0 is a constant that is no NaN.
-    shl.const, shr.const: operand 1 is a literal below the width. stream: as store, past the
+    scale: operand 0 times 2 to the power of operand 1 (whole), rounded once. shl.const, shr.const:
+    operand 1 is a literal below the width. stream: as store, past the
     caches, to an address that is a multiple of the vector's bytes; stream.fence orders such stores.
     zip.low, zip.high: the lower or upper halves of two vectors, lanes in turn, inside each 16 bytes
     where there are groups: groups2.low, groups2.high: the lower or upper 16 bytes of each operand;

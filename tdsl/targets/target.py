@@ -198,4 +198,4 @@ def compile_flags(of: Target) -> tuple[str, ...]:
     if of.family != "x86":
         return flags
     tune = ("-mtune=skylake-avx512",) if of.has_mask_registers else ()
-    return (*flags, "-fira-algorithm=priority", *tune)
+    return (*flags, "-fira-algorithm=priority", "-fira-loop-pressure", *tune)

@@ -78,6 +78,7 @@ def _float_rows(width: int, mask_registers: bool) -> Iterator[Row]:
                 to = _cast(width, s, f"si{width * 8}")
                 yield Row(op, elem, n, f"{to}({p}_cmp_{s}({{0}}, {{1}}, {code}))")
         if mask_registers:
+            yield Row("scale", elem, n, f"{p}_scalef_{s}({{0}}, {{1}})")
             yield Row("choose", elem, n, f"{p}_mask_blend_{s}({{0}}, {{2}}, {{1}})")
             yield Row("maskload", elem, n, f"{p}_maskz_loadu_{s}({{1}}, {{0}})")
             yield Row("maskstore", elem, n, f"{p}_mask_storeu_{s}({{0}}, {{1}}, {{2}})")
@@ -92,6 +93,9 @@ def _float_rows(width: int, mask_registers: bool) -> Iterator[Row]:
             lane = {64: f"f{'32x8' if elem == 'f32' else '64x4'}", 32: "f128"}[width]
             yield Row("high", elem, n, f"{p}_extract{lane}_{s}({{0}}, 1)")
     if width == 16:
+        yield Row("upper", "f32", 4, "_mm_movehl_ps({0}, {0})")
+        yield Row("upper", "f32", 2, "_mm_movehdup_ps({0})")
+        yield Row("upper", "f64", 2, "_mm_unpackhi_pd({0}, {0})")
         yield Row("load", "f32", 2, "_mm_castsi128_ps(_mm_loadu_si64({0}))")
         yield Row("store", "f32", 2, "_mm_storeu_si64({0}, _mm_castps_si128({1}))")
 
@@ -121,6 +125,10 @@ def _moves(width: int, mask_registers: bool) -> Iterator[Row]:
             for op, parts in (("even", "0x88"), ("odd", "0xdd")):
                 template = f"_mm512_shuffle_i32x4({{0}}, {{1}}, {parts})"
                 yield Row(f"groups4.{op}", elem, n, template)
+        if width == 16 and elem not in ("f16", "bf16", "bool"):
+            for half in (1, 2, 4, 8):
+                if half >= size:
+                    yield Row("upper", elem, 2 * half // size, f"_mm_srli_si128({{0}}, {half})")
         if width == 16:
             for part in (2, 4, 8):
                 if part // size > 1:

@@ -180,7 +180,7 @@ def test_strides_and_gathers(name: str, tmp_path: Path) -> None:
 def test_reductions(name: str, tmp_path: Path) -> None:
     of = need(name)
     functions, calls = [], []
-    for elem in (TYPES[n] for n in ("f32", "f64", "i8", "u16", "i32", "u64", "i64")):
+    for elem in (TYPES[n] for n in ("f32", "f64", "i8", "u8", "u16", "i32", "u64", "i64")):
         for lanes in register_lanes(of, elem):
             for op in ("add", "mul", "min", "max"):
                 value = Reduce(op, load("x", elem, lanes, num(0)), VType(elem))
@@ -190,9 +190,9 @@ def test_reductions(name: str, tmp_path: Path) -> None:
                 x = np.resize(np.array([2, 1, 3, 1, 2, 1], dtype(elem)), lanes)
                 samples = [x]
                 if elem.is_float and op in ("min", "max"):
-                    samples.append(
-                        np.where(np.arange(lanes) == lanes - 1, np.nan, x).astype(x.dtype)
-                    )
+                    places = np.arange(lanes)
+                    samples += [np.where(places == n, np.nan, x).astype(x.dtype) for n in places]
+                    samples += [(-((places - n) ** 2)).astype(x.dtype) for n in places]
                 for sample in samples:
                     arrays = {"x": sample, "y": np.zeros((), dtype(elem))}
                     calls.append(Call(f.name, {}, arrays))

@@ -12,7 +12,7 @@ from tdsl.ir.kernel import Const as IndexConst
 from tdsl.ir.kernel import Size
 from tdsl.ir.types import BOOL, F16, F32, F64, TYPES, ElemType
 from tdsl.ir.vector import Buffer, Cast, Const, Function, Op, Splat, Store, Value, VType
-from tdsl.targets import Target
+from tdsl.targets import Target, instructions
 from tests.codegen.build import I, add, function, load, mask, mul, num, over, vector_buffer
 from tests.codegen.harness import NAMES, Call, dtype, need, run
 from tests.codegen.semantics import (
@@ -141,6 +141,33 @@ def test_functions_of_mathematics(name: str, tmp_path: Path) -> None:
                 result(outcome.arrays, MATH_OPS, op), want, rtol=8 * np.finfo(a.dtype).eps,
                 atol=np.finfo(a.dtype).tiny, err_msg=f"{call.function} {op}",
             )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scaling_rounds_once(name: str, tmp_path: Path) -> None:
+    """Where the target has it; into subnormal numbers and beyond both ends."""
+    of = need(name)
+    functions, calls = [], []
+    for elem in (F32, F64):
+        info = np.finfo(dtype(elem))
+        rows = [n for op, e, n in instructions(of) if (op, e) == ("scale", elem.name)]
+        values = np.array([1.0, -1.0, 0.70710678, 1.41421354, 1 + info.eps, 0.0, -0.0, np.nan])
+        powers = np.arange(2.0 * (info.minexp - info.nmant), 2.0 * info.maxexp)
+        x, k = (np.ravel(a).astype(dtype(elem)) for a in np.meshgrid(values, powers))
+        whole = -(-x.size // 64) * 64
+        for lanes in rows:
+            f = make(f"scale_{elem}x{lanes}", ("scale",), elem, lanes)
+            given = arguments(f, a=np.resize(x, whole), b=np.resize(k, whole))
+            functions.append(f)
+            calls.append(Call(f.name, {"N": whole}, given | {"c": given["a"]}))
+    if not functions:
+        assert of.base != "avx512"
+        return
+    _, outcomes = run(functions, calls, of, tmp_path)
+    for call, outcome in zip(calls, outcomes, strict=True):
+        with np.errstate(all="ignore"):
+            want = np.ldexp(call.arrays["a"], call.arrays["b"].astype(np.int32))
+        assert agree(result(outcome.arrays, ("scale",), "scale"), want), call.function
 
 
 @pytest.mark.parametrize("name", (*NAMES, HALVES))

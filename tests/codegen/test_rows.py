@@ -63,6 +63,13 @@ def operations(elem: ElemType, lanes: int) -> Iterator[Store]:
         yield Store("y", num(0), Cast("convert", found, VType(elem)))
 
 
+def scaled(of: Target, elem: ElemType, lanes: int) -> Iterator[Store]:
+    """The operation that is only there where there is a row."""
+    if ("scale", elem.name, lanes) in instructions(of):
+        x = load("x", elem, lanes, I)
+        yield Store("x", I, Op("scale", (x, x), VType(elem, lanes)))
+
+
 def transposed(elem: ElemType, lanes: int) -> list[Let]:
     """A square matrix with its columns."""
     vtype = VType(elem, lanes)
@@ -95,7 +102,8 @@ def used(of: Target) -> str:
         parts = [of.widths[-1] // elem.bytes >> n for n in range(1, 4)]
         for lanes in {w // elem.bytes for w in of.widths} | set(parts):
             if lanes > 1:
-                body = over(lanes, *operations(elem, lanes), *transposed(elem, lanes))
+                some = [*operations(elem, lanes), *scaled(of, elem, lanes)]
+                body = over(lanes, *some, *transposed(elem, lanes))
                 functions.append(function(f"all_{elem}x{lanes}", sides, body, Fence()))
         functions += conversions(of, elem)
     return emit_module("rows", functions, of).c_source
