@@ -191,11 +191,13 @@ def compile_flags(of: Target) -> tuple[str, ...]:
     -fno-math-errno lets sqrt, floor and the like be one instruction; nothing reads errno.
     -fira-algorithm=priority, and for 32 registers the tuning: gcc 12 colors the registers of tiles
     that just fit so that a few accumulators are spilled in the innermost loop; so it does not.
+    -fira-loop-pressure, for 32 registers: constants of one loop do not stay in registers through
+    another whose tile needs them all.
     No -march: functions carry their target as an attribute.
     """
     level = "-O2" if of.family == "c" else "-O1"
     flags = (level, "-std=gnu11", "-ffp-contract=off", "-fno-math-errno")
     if of.family != "x86":
         return flags
-    tune = ("-mtune=skylake-avx512",) if of.has_mask_registers else ()
-    return (*flags, "-fira-algorithm=priority", "-fira-loop-pressure", *tune)
+    many = ("-fira-loop-pressure", "-mtune=skylake-avx512") if of.has_mask_registers else ()
+    return (*flags, "-fira-algorithm=priority", *many)
