@@ -31,8 +31,10 @@ _FOR = isl.ast_node_type["for_"]
 def generate(program: Program, code: Code) -> ir.Block:
     """Loops for some code; order, guards and bounds are isl's."""
     leaves = {}
-    for number, (point, outer) in enumerate(_paths(code, ())):
-        found = leaf(program, point, outer)
+    for number, (point, outer, kept) in enumerate(_paths(code, (), {})):
+        stmt = program.statements[point.statement]
+        around = [kept[a.array] for a in (stmt.write, *stmt.reads) if a.array in kept]
+        found = leaf(program, point, outer, min(around, default=None))
         named = found.domain.set_tuple_name(f"L{number}")
         leaves[id(point)] = replace(found, domain=named)
     domain = reduce(isl.UnionSet.union, (x.domain.to_union_set() for x in leaves.values()))
@@ -48,16 +50,21 @@ def generate(program: Program, code: Code) -> ir.Block:
     )
 
 
-def _paths(code: Code, outer: tuple[Loop, ...]) -> list[tuple[Point, tuple[Loop, ...]]]:
+def _paths(
+    code: Code, outer: tuple[Loop, ...], kept: Mapping[str, int]
+) -> list[tuple[Point, tuple[Loop, ...], Mapping[str, int]]]:
+    """The statements, each with the loops around it, and how many of these are around the scope of
+    each array that is in no memory."""
     match code:
         case Point():
-            return [(code, outer)]
+            return [(code, outer, kept)]
         case Repeat(loop, body):
-            return _paths(body, (*outer, loop))
-        case Kept(_, body):
-            return _paths(body, outer)
+            return _paths(body, (*outer, loop), kept)
+        case Kept(array, body, private):
+            inside = {**kept, array: len(outer)} if private else kept
+            return _paths(body, outer, inside)
         case Sequence_(children):
-            return [p for c in children for p in _paths(c, outer)]
+            return [p for c in children for p in _paths(c, outer, kept)]
 
 
 # ---------------------------------------------------------------- schedule

@@ -111,12 +111,9 @@ class Box:
         place = isl.Map.from_domain(universe)
         if coordinates:
             place = coordinate_map(coordinates)
-            # Coordinates are functions on the instances alone.
-            function = isl.PwMultiAff.from_map(place.intersect_domain(stmt.domain))
             sizes = [Size(s) for s in self.program.params]
             names = [Var(i) for i in stmt.indices]
-            lo = [bound.pullback_pw_multi_aff(function).gist(stmt.domain) for bound in self.lo]
-            offsets = [from_pw_aff(bound, names, sizes) for bound in lo]
+            offsets = [from_pw_aff(b, names, sizes) for b in _at(stmt, coordinates, self.lo)]
 
         def reads(expr: Expr) -> Expr:
             new = rebuilt(expr, reads)
@@ -144,6 +141,28 @@ class Box:
             value=value,
             copies=copies,
         )
+
+
+def _at(
+    stmt: Stmt, coordinates: Sequence[isl.PwAff], functions: Sequence[isl.PwAff]
+) -> list[isl.PwAff]:
+    """Functions of loops' coordinates as functions of a statement's instances.
+
+    The terms of a sum have one place: it is told by reduced indices only where the coordinates
+    are. (Of q % 2 isl would make s % 2 where only terms with s % 2 == q % 2 are added.)
+    """
+    reduced = [
+        d
+        for d, i in enumerate(stmt.indices)
+        if i in stmt.reduction and not any(c.involves_dims(IN, d, 1) for c in coordinates)
+    ]
+    known = stmt.domain
+    for d in reduced:
+        known = known.eliminate(SET, d, 1)
+    # Coordinates are functions on the instances alone.
+    place = coordinate_map(coordinates).intersect_domain(known)
+    function = isl.PwMultiAff.from_map(place)
+    return [f.pullback_pw_multi_aff(function).gist(known) for f in functions]
 
 
 def touched(

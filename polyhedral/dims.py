@@ -28,7 +28,7 @@ from tdsl.ir.index import (
 from tdsl.ir.kernel import INDEX, Expr, Select, Size, Var
 from tdsl.polyhedral.bounds import in_one_piece, plain_start
 from tdsl.polyhedral.from_isl import from_aff, from_constraint, from_pw_aff, from_set
-from tdsl.polyhedral.leaves import Point
+from tdsl.polyhedral.leaves import Point, is_reduced
 from tdsl.polyhedral.packed_reads import reading
 from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.starts import start
@@ -82,14 +82,21 @@ class _Range:
     factor: int = 1
 
 
-def leaf(program: Program, point: Point, outer: tuple[Loop, ...]) -> Leaf:
-    """Describes a statement below the loops `outer`. Raises CannotScan."""
+def leaf(
+    program: Program, point: Point, outer: tuple[Loop, ...], around: int | None = None
+) -> Leaf:
+    """Describes a statement below the loops `outer`. Raises CannotScan.
+
+    around: how many of these loops are outside the scope that keeps elements of the statement in
+    registers. Its dimensions then start where those loops alone say, if they have constant extents
+    from there: each copy has one register while the others run.
+    """
     stmt = program.statements[point.statement]
     domain = stmt.domain.intersect_params(program.context)
     key = _together(stmt.domain, [loop.coords[stmt.name] for loop in outer])
     sizes: list[Expr] = [Size(s) for s in program.params]
     ranges = [
-        _range(stmt.name, dim, outer, point.dims[:k], key, domain, sizes)
+        _range(stmt, dim, outer, point.dims[:k], key, domain, sizes, around)
         for k, dim in enumerate(point.dims)
     ]
     placed = key
@@ -168,15 +175,18 @@ def _together(domain: isl.Set, coordinates: Sequence[isl.PwAff]) -> isl.Map:
 
 
 def _range(
-    statement: str,
+    stmt: Stmt,
     dim: Loop,
     outer: tuple[Loop, ...],
     before: tuple[Loop, ...],
     key: isl.Map,
     domain: isl.Set,
     sizes: Sequence[Expr],
+    around: int | None,
 ) -> _Range:
+    statement = stmt.name
     coordinate = dim.coords[statement]
+    fixed = None if is_reduced(stmt, dim) else around
     values = key.intersect_domain(domain).reverse().apply_range(coordinate.as_map()).coalesce()
     info = dim.inner_of
     block = [k for k, p in enumerate(outer) if info is not None and p.name == info.outer]
@@ -207,18 +217,38 @@ def _range(
             room = _largest_spread(taken)
             few = room is not None and room < info.factor
             if few and room is not None:
+                taken = _steady(taken, fixed, room)
                 return _Range(plain_start(taken), room, values, None, within[0], info.factor)
             return _Range(begin, info.factor, values, None, within[0], info.factor)
     extent = _largest_spread(values)
     if extent is None or extent > MOST_ITERATIONS:
         raise CannotScan(statement, dim.name)
-    first = plain_start(values)
     text = None
     if info is not None and block and info.tail.balanced:
         text = _balanced(values, block[0], info.factor, sizes)
     if info is not None and block and info.tail.mode == "shift":
         text = _shifted(values, block[0], info.factor, sizes)
-    return _Range(first, extent, values, text)
+    if text is not None:
+        return _Range(plain_start(values), extent, values, text)
+    steady = _steady(values, fixed, MOST_ITERATIONS)
+    return _Range(plain_start(steady), _largest_spread(steady) or extent, values)
+
+
+def _steady(values: isl.Map, fixed: int | None, most: int) -> isl.Map:
+    """The values that any iteration of the loops behind the first `fixed` takes, where they spread
+    over no more than `most`; else those of each iteration."""
+    if fixed is None:
+        return values
+    depth = values.dim(isl.dim_type.in_)
+    start = plain_start(values)
+    if not start.involves_dims(isl.dim_type.in_, fixed, depth - fixed):
+        return values
+    every = values.project_out(isl.dim_type.in_, fixed, depth - fixed)
+    spread = _largest_spread(every)
+    if spread is None or spread > most:
+        return values
+    every = every.insert_dims(isl.dim_type.in_, fixed, depth - fixed)
+    return every.intersect_domain(values.domain()).coalesce()
 
 
 def _balanced(

@@ -15,7 +15,7 @@ import islpy as isl
 from tdsl.polyhedral.blocks import balanced, block, number, over
 from tdsl.polyhedral.bounds import plain_start
 from tdsl.polyhedral.extent import greatest, least
-from tdsl.polyhedral.inits import coordinate_map
+from tdsl.polyhedral.inits import coordinate_map, init_coordinates, is_reduction_loop
 from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, SplitInfo, Tail, loops_of, path, statements
@@ -123,17 +123,29 @@ def split(
 
 def local_starts(program: Program, loop: Loop, host: Sequence[Loop]) -> dict[str, isl.PwAff]:
     """Where a loop starts in an iteration of the loops around its nest, as a function of the
-    instances of each statement below."""
+    instances of each statement below. A sum without terms starts there too."""
     places, values = {}, None
     for s in loop.coords:
-        place = coordinate_map([x.coords[s] for x in host])
+        stmt, around = program.statements[s], [x.coords[s] for x in host]
+        place = coordinate_map(around)
         places[s] = isl.PwMultiAff.from_map(place)
-        inside = place.intersect_domain(program.statements[s].domain).reverse()
-        found = inside.apply_range(loop.coords[s].as_map()).intersect_params(program.context)
+        found = _values(stmt.domain, place, loop.coords[s])
+        init = program.statements.get(f"{s}.init")
+        if init is not None and not any(is_reduction_loop(x, stmt) for x in (*host, loop)):
+            *around, here = init_coordinates(init, stmt, (*host, loop))
+            found = found.union(_values(init.domain, coordinate_map(around), here))
+        found = found.intersect_params(program.context)
         values = found if values is None else values.union(found)
     assert values is not None
     start = plain_start(values.coalesce())
+    if start.n_piece() == 0:  # there are no instances
+        start = isl.PwAff.from_aff(isl.Aff.zero_on_domain_space(start.get_domain_space()))
     return {s: start.pullback_pw_multi_aff(place) for s, place in places.items()}
+
+
+def _values(domain: isl.Set, place: isl.Map, coordinate: isl.PwAff) -> isl.Map:
+    """Where some instances are -> the coordinates that they have there."""
+    return place.intersect_domain(domain).reverse().apply_range(coordinate.as_map())
 
 
 def with_plain_copies(tree: Node, statement: str, name: str) -> Node:

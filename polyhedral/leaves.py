@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import islpy as isl
+
+from tdsl.polyhedral.program import Stmt
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops, statements
 
 LANES = ("vector", "dot", "transpose")  # marks of loops that run in vectors
@@ -96,6 +99,15 @@ def is_dim(loop: Loop) -> bool:
     # goes with its statement.
     names = set(statements(loop.body))
     return jams or len({n for n in names if n.removesuffix(".init") not in names - {n}}) == 1
+
+
+def is_reduced(stmt: Stmt, dim: Loop) -> bool:
+    """Whether a dimension counts terms: its coordinate depends on reduced indices alone."""
+    coordinate = dim.coords[stmt.name]
+    used = {
+        i for n, i in enumerate(stmt.indices) if coordinate.involves_dims(isl.dim_type.in_, n, 1)
+    }
+    return bool(used) and used <= set(stmt.reduction)
 
 
 def points(code: Code) -> Sequence[Point]:

@@ -66,10 +66,12 @@ class Places:
             taken.add(name)
             names.append(name)
         domains, functions = {}, {}
+        used = {m.name: needed[m.name] for m in members}
+        if not pure:
+            used = {name: n.reverse().lexmin().reverse() for name, n in used.items()}
+        first = {m.init_of: m for m in members if m.init_of is not None}
         for m in members:
-            need = needed[m.name]
-            if not pure:
-                need = need.reverse().lexmin().reverse()
+            need = used[m.name]
             whole = need
             for k in reversed(range(len(loops))):
                 if k not in extra:
@@ -78,8 +80,11 @@ class Places:
             domains[m.name] = in_one_piece(domain.set_tuple_name(m.tuple_name).coalesce())
             if m.init_of is not None:
                 continue  # its place follows from the terms
+            init = first.get(m.name)
+            start = None if init is None else (init, used[init.name])
             functions[m.name] = tuple(
-                _function(m, need, domains[m.name], k, extra, len(loops)) for k in range(len(loops))
+                _function(m, need, start, domains[m.name], k, extra, len(loops))
+                for k in range(len(loops))
             )
         return Places(loops, tuple(extra), domains, functions, tuple(names))
 
@@ -129,12 +134,13 @@ def _column(needed: isl.Map, k: int, count: int) -> isl.Map:
 def _function(
     member: Stmt,
     need: isl.Map,
+    start: tuple[Stmt, isl.Map] | None,
     domain: isl.Set,
     k: int,
     extra: Sequence[int],
     count: int,
 ) -> isl.PwAff:
-    """A coordinate as a function of new instances."""
+    """A coordinate as a function of new instances. start: `S.init`, and where it is needed."""
     space = domain.get_space()
     if k in extra:
         local = isl.LocalSpace.from_space(space)
@@ -146,7 +152,7 @@ def _function(
     for d in reversed(reduced):
         of_free = of_free.project_out(IN, d, 1)
     if of_free.is_single_valued():
-        column = of_free
+        column = _with_start(member, of_free, start, k, count)
     else:
         reduced = []
     function = isl.PwMultiAff.from_map(column).get_at(0).gist(column.domain()).coalesce()
@@ -154,3 +160,15 @@ def _function(
     columns = {n: len(extra) + d for n, d in enumerate(kept)}
     back = selecting(space, function.get_domain_space(), columns)
     return function.pullback_multi_aff(back).coalesce()
+
+
+def _with_start(
+    member: Stmt, column: isl.Map, start: tuple[Stmt, isl.Map] | None, k: int, count: int
+) -> isl.Map:
+    """Free indices -> the coordinate, of the sums without terms too: `S.init` has the same place
+    wherever it runs."""
+    free = tuple(i for i in member.indices if i not in member.reduction)
+    if start is None or start[0].indices != free:
+        return column
+    every = _column(start[1], k, count).reverse().reset_tuple_id(IN)
+    return every if every.is_single_valued() and column.is_subset(every) else column

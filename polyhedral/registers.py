@@ -13,7 +13,7 @@ import islpy as isl
 
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import coordinate_map, is_reduction_loop
-from tdsl.polyhedral.leaves import Code, Kept, Point, Repeat, Sequence_, points
+from tdsl.polyhedral.leaves import Code, Kept, Point, Repeat, Sequence_, is_reduced, points
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.tree import Loop
 
@@ -189,7 +189,7 @@ def _accesses(program: Program, point: Point) -> Sequence[Access]:
 
 def _one_iteration_each(program: Program, point: Point, outer: tuple[Loop, ...]) -> bool:
     stmt = program.statements[point.statement]
-    dims = [d for d in point.dims if not _reduced_dim(stmt, d)]
+    dims = [d for d in point.dims if not is_reduced(stmt, d)]
     place = _elements(program, stmt, stmt.write, [*outer, *dims])
     if not place.is_single_valued():
         return False
@@ -198,15 +198,6 @@ def _one_iteration_each(program: Program, point: Point, outer: tuple[Loop, ...])
     key = isl.Map.identity(place.domain().get_space().map_from_set())
     key = key.project_out(isl.dim_type.out, count, len(dims))
     return bool(key.flat_range_product(place).intersect_domain(place.domain()).is_injective())
-
-
-def _reduced_dim(stmt: Stmt, dim: Loop) -> bool:
-    """Whether a dimension counts terms: its coordinate depends on reduced indices alone."""
-    coordinate = dim.coords[stmt.name]
-    used = {
-        i for n, i in enumerate(stmt.indices) if coordinate.involves_dims(isl.dim_type.in_, n, 1)
-    }
-    return bool(used) and used <= set(stmt.reduction)
 
 
 def _elements(program: Program, stmt: Stmt, access: Access, loops: Sequence[Loop]) -> isl.Map:

@@ -118,7 +118,6 @@ REFUSED = {
 
 SPILLS = "the C compiler keeps a few values of the innermost loop on the stack"
 FAILING = {
-    "conv_transpose": "a tile in registers whose place differs between the phases of the stride",
     "conv2d_nhwc.direct:avx512": SPILLS,
     "depthwise:avx2": SPILLS,
     "depthwise:neon": SPILLS,
