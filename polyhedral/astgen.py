@@ -92,6 +92,8 @@ def _insert(
             parts = [_coordinate(domain, depth) for domain in domains]
             band = isl.MultiUnionPwAff.from_union_pw_aff(reduce(isl.UnionPwAff.union_add, parts))
             node = node.child(0).insert_partial_schedule(band)
+            if _all_in_one(domains, depth):
+                node = node.band_member_set_ast_loop_type(0, isl.ast_loop_type.atomic)
             return _insert(node.child(0), body, depth + 1, leaves, marks).parent().parent()
         case Sequence_(children):
             filters = [
@@ -124,15 +126,30 @@ def _keeps(code: Code) -> bool:
             return any(map(_keeps, children))
 
 
+def _outer(domains: Sequence[isl.Set], depth: int) -> list[isl.Set]:
+    """The coordinates that statements have in a loop and in those around it."""
+    return [d.project_out(SET, depth + 1, d.dim(SET) - depth - 1).reset_tuple_id() for d in domains]
+
+
+def _all_in_one(domains: Sequence[isl.Set], depth: int) -> bool:
+    """Whether one statement has all iterations of a loop, though isl would see several parts: it
+    would make a loop for each, of all that is inside (one where a sum has terms, say, and others
+    for the sizes without). As one loop, what some iterations lack is tested further in."""
+    if len(domains) < 2:
+        return False
+    parts = _outer(domains, depth)
+    union = reduce(isl.Set.union, parts).coalesce()
+    if union.n_basic_set() < 2:
+        return False
+    plain = (p for p in map(isl.Set.coalesce, parts) if p.n_basic_set() == 1)
+    return any(union.is_subset(p) for p in plain)
+
+
 def _runs_once(domains: Sequence[isl.Set], depth: int) -> bool:
     """Whether a loop has one iteration in each of those around it. As a band of the schedule isl
     would take its statements apart, each below a copy of all marks: a scope would become several.
     """
-    parts = []
-    for domain in domains:
-        beyond = domain.dim(SET) - depth - 1
-        parts.append(domain.project_out(SET, depth + 1, beyond).reset_tuple_id())
-    values = isl.Map.from_range(reduce(isl.Set.union, parts))
+    values = isl.Map.from_range(reduce(isl.Set.union, _outer(domains, depth)))
     return bool(
         values.move_dims(isl.dim_type.in_, 0, isl.dim_type.out, 0, depth).is_single_valued()
     )

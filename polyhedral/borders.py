@@ -26,6 +26,7 @@ from tdsl.ir.index import (
     conjunction,
     conjuncts,
     const,
+    constant_difference,
     linear_in,
     maximum,
     minimum,
@@ -112,6 +113,7 @@ class _Splitter:
 
     def _loop(self, loop: For, place: _Place, budget: int) -> Item:
         here = place.inside(loop)
+        budget = max(1, budget // _written_out(loop))
         lows, highs, middle = self._middle(loop, here)
         border = self._cost(loop.body)
         if not middle or border + 1 > budget:
@@ -445,6 +447,14 @@ def _instances(item: Item) -> Iterator[Instance]:
         case Block(items):
             for below in items:
                 yield from _instances(below)
+
+
+def _written_out(loop: For) -> int:
+    """How many copies of its body a loop becomes."""
+    if loop.mark != "unroll":
+        return 1
+    gaps = [constant_difference(end, loop.lo) for end in operands("min", loop.hi)]
+    return max(1, min((g for g in gaps if g is not None), default=1))
 
 
 def _copies(instance: Instance) -> int:

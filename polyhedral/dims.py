@@ -217,8 +217,8 @@ def _range(
             room = _largest_spread(taken)
             few = room is not None and room < info.factor
             if few and room is not None:
-                taken = _steady(taken, fixed, room)
-                return _Range(plain_start(taken), room, values, None, within[0], info.factor)
+                _, first = _steady(taken, fixed, room)
+                return _Range(first, room, values, None, within[0], info.factor)
             return _Range(begin, info.factor, values, None, within[0], info.factor)
     extent = _largest_spread(values)
     if extent is None or extent > MOST_ITERATIONS:
@@ -230,25 +230,23 @@ def _range(
         text = _shifted(values, block[0], info.factor, sizes)
     if text is not None:
         return _Range(plain_start(values), extent, values, text)
-    steady = _steady(values, fixed, MOST_ITERATIONS)
-    return _Range(plain_start(steady), _largest_spread(steady) or extent, values)
+    steady, first = _steady(values, fixed, MOST_ITERATIONS)
+    return _Range(first, extent if steady is values else _largest_spread(steady) or extent, values)
 
 
-def _steady(values: isl.Map, fixed: int | None, most: int) -> isl.Map:
+def _steady(values: isl.Map, fixed: int | None, most: int) -> tuple[isl.Map, isl.PwAff]:
     """The values that any iteration of the loops behind the first `fixed` takes, where they spread
-    over no more than `most`; else those of each iteration."""
-    if fixed is None:
-        return values
-    depth = values.dim(isl.dim_type.in_)
+    over no more than `most`, else those of each iteration; and where they start."""
     start = plain_start(values)
-    if not start.involves_dims(isl.dim_type.in_, fixed, depth - fixed):
-        return values
-    every = values.project_out(isl.dim_type.in_, fixed, depth - fixed)
+    depth = values.dim(isl.dim_type.in_)
+    if fixed is None or not start.involves_dims(isl.dim_type.in_, fixed, depth - fixed):
+        return values, start
+    every = values.project_out(isl.dim_type.in_, fixed, depth - fixed).coalesce()
     spread = _largest_spread(every)
     if spread is None or spread > most:
-        return values
+        return values, start
     every = every.insert_dims(isl.dim_type.in_, fixed, depth - fixed)
-    return every.intersect_domain(values.domain()).coalesce()
+    return every, plain_start(every)
 
 
 def _balanced(

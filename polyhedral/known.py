@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import islpy as isl
 
@@ -37,6 +38,7 @@ class Known:
     """Answers for one program; what was asked once is remembered."""
 
     program: Program
+    _asked: dict[tuple[Facts, Expr], bool | None] = field(default_factory=dict)
     _answers: dict[tuple[Facts, Expr], bool | None] = field(default_factory=dict)
     _sets: dict[tuple[Facts, tuple[str, ...]], tuple[Scope, isl.Set]] = field(default_factory=dict)
 
@@ -44,6 +46,12 @@ class Known:
         """Whether a condition always or never holds where the facts do; None: it depends."""
         if isinstance(condition, Const):
             return bool(condition.value)
+        asked = facts, condition
+        if asked not in self._asked:
+            self._asked[asked] = self._among(condition, facts)
+        return self._asked[asked]
+
+    def _among(self, condition: Expr, facts: Facts) -> bool | None:
         near, names = _about(facts, variables(condition))
         key = near, condition
         if key not in self._answers:
@@ -109,6 +117,7 @@ def _about(facts: Facts, names: frozenset[str]) -> tuple[Facts, tuple[str, ...]]
     return tuple(sorted(chosen, key=lambda f: order[id(f)])), tuple(sorted(near))
 
 
+@lru_cache(maxsize=1 << 14)
 def has_choice(expr: Expr) -> bool:
     """Whether an index expression is a least, a greatest or a select."""
     return any(

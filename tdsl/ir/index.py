@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from functools import lru_cache, reduce
 from math import gcd
 
-from tdsl.ir.kernel import INDEX, Const, Expr, Op, Select, Size, Var, rebuilt, walk
+from tdsl.ir.kernel import INDEX, Const, Expr, Op, Select, Size, Var, children, rebuilt, walk
 from tdsl.ir.types import BOOL
 
 Monomial = tuple[Expr, ...]
 Poly = Mapping[Monomial, int]
 
+NONE: frozenset[str] = frozenset()
 ZERO = Const(0, INDEX)
 ONE = Const(1, INDEX)
 
@@ -79,7 +80,7 @@ def _fold(op: str, args: tuple[Expr, ...]) -> Expr:
     return result
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 16)
 def poly(expr: Expr) -> Poly:
     """The normal form of an INDEX expression."""
     match expr:
@@ -160,7 +161,7 @@ def _negative(term: Expr) -> Expr:
     return Op("neg", (term,), INDEX)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 16)
 def simplify(expr: Expr) -> Expr:
     """Sums and products in normal form, constants folded, trivial min, max, //, % removed."""
     match expr:
@@ -275,15 +276,21 @@ def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """Variables replaced by expressions (everywhere, also inside subscripts of reads)."""
     if isinstance(expr, Var):
         return values.get(expr.name, expr)
+    if variables(expr).isdisjoint(values):
+        return expr
     return rebuilt(expr, lambda e: substitute(e, values))
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 16)
 def variables(expr: Expr) -> frozenset[str]:
     """Names of the variables in an expression."""
-    return frozenset(e.name for e in walk(expr) if isinstance(e, Var))
+    if isinstance(expr, Var):
+        return frozenset((expr.name,))
+    parts = [found for found in map(variables, children(expr)) if found]
+    return parts[0].union(*parts[1:]) if parts else NONE
 
 
+@lru_cache(maxsize=1 << 14)
 def whole_blocks(expr: Expr, name: str, count: int) -> Expr:
     """Floor divisions and remainders of a variable in 0..count that stays in one block.
 
@@ -312,6 +319,7 @@ def whole_blocks(expr: Expr, name: str, count: int) -> Expr:
             return expr
 
 
+@lru_cache(maxsize=1 << 14)
 def in_block(expr: Expr, name: str, lo: Expr, count: int) -> Expr:
     """Floor divisions and remainders of a variable in lo..lo + count that stays in one block.
 
@@ -334,6 +342,7 @@ def floor_of(expr: Expr, divisor: int) -> Expr:
     return simplify(Op("floordiv", (expr, const(divisor)), INDEX))
 
 
+@lru_cache(maxsize=1 << 14)
 def linear_in(expr: Expr, name: str) -> tuple[Expr, Expr] | None:
     """(base, stride) with expr == base + stride * name and neither naming it, else None."""
     base: dict[Monomial, int] = {}

@@ -43,6 +43,9 @@ class Var:
     type: ElemType = INDEX
     span: Span | None = _span()
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # names are hashed with every expression
+
 
 @dataclass(frozen=True)
 class Size:
@@ -51,6 +54,9 @@ class Size:
     name: str
     type: ElemType = INDEX
     span: Span | None = _span()
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,7 @@ class Select:
 
 
 Expr = Const | Var | Size | Read | Op | Cast | Select
+LEAVES = (Const, Var, Size)
 
 # Names of `Op.op`. Floats: div; integers and INDEX: floordiv, mod (Python's; by zero gives 0).
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "neg", "min", "max", "abs")
@@ -118,39 +125,44 @@ OPS = ARITHMETIC + MATH + COMPARISONS + LOGIC + BITS
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The operands of an expression, left to right."""
+    # Patterns take several times as long, and all passes walk expressions.
+    if isinstance(expr, Op):
+        return expr.args
+    if isinstance(expr, LEAVES):
+        return ()
     match expr:
         case Read(_, indices):
             return indices
-        case Op(_, args):
-            return args
         case Cast(_, arg):
             return (arg,)
         case Select(condition, then, other):
             return (condition, then, other)
-        case _:
-            return ()
 
 
 def rebuilt(expr: Expr, edit: Callable[[Expr], Expr]) -> Expr:
     """The expression with each of its operands edited; its place stays."""
+    if isinstance(expr, Op):
+        return Op(expr.op, tuple([edit(a) for a in expr.args]), expr.type, span=expr.span)
+    if isinstance(expr, LEAVES):
+        return expr
     match expr:
         case Read(array, indices, type):
             return Read(array, tuple(edit(i) for i in indices), type, span=expr.span)
-        case Op(op, args, type):
-            return Op(op, tuple(edit(a) for a in args), type, span=expr.span)
         case Cast(mode, arg, type):
             return Cast(mode, edit(arg), type, span=expr.span)
         case Select(condition, then, other, type):
             return Select(edit(condition), edit(then), edit(other), type, span=expr.span)
-        case _:
-            return expr
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """The expression and everything below it, parents first."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    left = [expr]
+    while left:
+        here = left.pop()
+        yield here
+        below = children(here)
+        if below:
+            left.extend(reversed(below))
 
 
 # ---------------------------------------------------------------- statements

@@ -136,6 +136,11 @@ class Expander:
         if test is None:
             copies(code)
             return True
+        if _keeps(loop.body):
+            # Each copy has registers of its own, and shares nothing with others: it is tested.
+            for number in range(0, most, loop.step):
+                self._copy(loop, number, code, known)
+            return True
         then = code.inside()
         with self.context.under(compare("lt", loop.lo, loop.hi)), self.context.knowing(test):
             copies(then)
@@ -151,6 +156,22 @@ class Expander:
         code.forget_all(written([*then.items, *other.items]))
         code.add(v.If(test, v.Block(tuple(then.items)), v.Block(tuple(other.items))))
         return True
+
+    def _copy(self, loop: ir.For, number: int, code: Code, known: frozenset[str]) -> None:
+        """One copy of a body, where the loop has that many iterations."""
+        here = add(loop.lo, const(number))
+        runs = conjunction(tuple(compare("lt", here, end) for end in _ends(loop.hi)))
+        body = rename(loop.body, loop.var, here)
+        hints = renamed_hints(loop.hints, loop.var, here)
+        decided = True if runs is None else self.context.known.decide(runs, self.context.facts)
+        if decided is False:
+            return
+        if runs is not None and decided is None:
+            code.add(v.If(runs, self._nested(body, code, known, (runs,), hints=hints)))
+            return
+        for hint in hints:
+            prefetch(self.context, hint, code)
+        self._block(body, code, known)
 
     def _cases(self, loop: ir.For, most: int, code: Code, known: frozenset[str]) -> None:
         cases = []
@@ -370,6 +391,23 @@ def _is_linear(expr: Expr, dim: ir.Dim, start: int, lanes: int) -> bool:
         not_linear(part) and v.LANE in variables(part)
         for part in walk(whole_blocks(here, v.LANE, lanes))
     )
+
+
+def _keeps(item: ir.Item) -> bool:
+    """Whether a scope of registers lies somewhere in it."""
+    match item:
+        case ir.Scope():
+            return True
+        case ir.For(body=body):
+            return _keeps(body)
+        case ir.If(_, then, other):
+            return _keeps(then) or (other is not None and _keeps(other))
+        case ir.Switch(_, cases, default):
+            return any(_keeps(b) for _, b in cases) or (default is not None and _keeps(default))
+        case ir.Block(items):
+            return any(map(_keeps, items))
+        case ir.Instance():
+            return False
 
 
 def _ends(hi: Expr) -> tuple[Expr, ...]:

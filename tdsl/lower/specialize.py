@@ -27,11 +27,13 @@ MOST_VERSIONS = 32  # of one nest; further dimensions are tested one by one
 class Specializer:
     """`lanes`: the lanes of one vector register for a statement (1 on targets without). `whole`:
     whether a loop has no versions, since its vectors are cut at run time (`tdsl.lower.peel`).
-    `made`: how many versions there are already of what stands here."""
+    `made`: how many versions there are already of what stands here. `kept`: a scope of registers is
+    around."""
 
     lanes: Callable[[str], int]
     whole: Callable[[For], bool] = lambda loop: False
     made: int = 1
+    kept: bool = False
 
     def block(self, block: Block, known: frozenset[str]) -> Block:
         """`known`: the loop variables that have a value here."""
@@ -65,7 +67,8 @@ class Specializer:
                 here = [d for d in pending if d.count is None or variables(d.count) <= known]
                 if here:
                     return self._item(self._choose(item, here, []), known)
-                return replace(item, body=self.block(item.body, known))
+                inside = replace(self, kept=True)
+                return replace(item, body=inside.block(item.body, known))
             case Block():
                 return self.block(item, known)
             case Instance():
@@ -125,9 +128,9 @@ class Specializer:
             return max(1, lanes // 4) if dim.tail == "narrow" else None
         if dim.mark == "transpose":
             return None
-        if dim.tail == "cases" or (dim.tail == "" and dim.extent <= MOST_CASES):
-            return 1
-        return None
+        # In a scope the count differs between terms: at a border, where few of them are.
+        default = dim.tail == "" and dim.extent <= MOST_CASES and not self.kept
+        return 1 if dim.tail == "cases" or default else None
 
     def _cases(self, dim: Dim, step: int, alone: bool) -> list[tuple[int, Dim]]:
         """(number of steps, the dimension then); the last step of lanes is masked."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 
 from tdsl.elementary import is_elementary
 from tdsl.ir import kernel as k
@@ -428,6 +428,7 @@ class Values:
         return v.Load(array, base, self.type(elem), step, lanes)
 
 
+@lru_cache(maxsize=1 << 14)
 def has_data(expr: k.Expr) -> bool:
     """Whether an index expression reads an array."""
     return any(isinstance(e, k.Read | k.Cast) for e in k.walk(expr))

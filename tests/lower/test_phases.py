@@ -96,3 +96,13 @@ def test_bound_sizes(target: str, stride: int, sizes: tuple[int, ...]) -> None:
     run = kernel.compile(target, sizes=bound, constants={"stride": stride})
     assert not isinstance(run, GeneratedKernel)
     check(run, sizes, stride)
+
+
+@pytest.mark.parametrize("stride", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
+def test_symbolic_sizes(stride: int) -> None:
+    kernel = tdsl.parse(TRANSPOSED, name="scatter.tdsl")["scatter"]
+    run = kernel.compile("avx2", constants={"stride": stride})
+    assert not isinstance(run, GeneratedKernel)
+    for _, sizes in CASES:
+        if (sizes[0] - 1) * stride + sizes[4] >= 1 and (sizes[1] - 1) * stride + sizes[5] >= 1:
+            check(run, sizes, stride)
