@@ -61,27 +61,32 @@ def split_borders(program: Program, block: Block, whole: Callable[[For], bool]) 
 
 @dataclass(frozen=True)
 class _Test:
-    """A comparison over loop variables and dims that should hold, and what bounds these."""
+    """A comparison over loop variables and dims that should hold, and what bounds these. spared:
+    a version of the block has a test of all its iterations at once."""
 
     condition: Expr
     facts: Facts
+    spared: bool = False
 
 
 @dataclass(frozen=True)
 class _Place:
     """outer: the variables of the loops around; facts: about them; pending: where all of those
-    loops that have tests are in their middle, if no version is chosen there."""
+    loops that have tests are in their middle, if no version is chosen there; copies: that loops
+    around make of what stands here."""
 
     outer: tuple[str, ...] = ()
     facts: Facts = ()
     pending: Facts = ()
+    copies: int = 1
 
     def knowing(self, *facts: Expr) -> _Place:
         return replace(self, facts=(*self.facts, *facts))
 
     def inside(self, loop: For) -> _Place:
         found = self.knowing(*range_facts(loop.var, loop.lo, loop.hi))
-        return replace(found, outer=(*self.outer, loop.var))
+        copies = self.copies * written_out(loop)
+        return replace(found, outer=(*self.outer, loop.var), copies=copies)
 
 
 @dataclass(frozen=True)
@@ -113,10 +118,11 @@ class _Splitter:
 
     def _loop(self, loop: For, place: _Place, budget: int) -> Item:
         here = place.inside(loop)
-        budget = max(1, budget // _written_out(loop))
-        lows, highs, middle = self._middle(loop, here)
+        lows, highs, middle, spared = self._middle(loop, here)
         border = self._cost(loop.body)
-        if not middle or border + 1 > budget:
+        # What a version of a block decides anyway is not worth so many copies.
+        many = spared and (border + 1) * here.copies > budget
+        if not middle or border + 1 > budget or many:
             return replace(loop, body=self.block(loop.body, here, budget))
         if border > MOST_BORDERS:
             return self._jointly(loop, here, middle, budget)
@@ -132,24 +138,27 @@ class _Splitter:
         rest = self.block(rest, here, budget - self._cost(first))
         return replace(loop, body=Block((If(_all(middle), first, rest),)))
 
-    def _middle(self, loop: For, here: _Place) -> tuple[list[Expr], list[Expr], Facts]:
+    def _middle(self, loop: For, here: _Place) -> tuple[list[Expr], list[Expr], Facts, bool]:
         """Where the middle of a loop begins and ends, each the most of several; the conditions
-        that it is there, () where there are no tests or no middle."""
+        that it is there, () where there are no tests or no middle; whether versions of blocks
+        decide all of these tests."""
         lows: list[Expr] = []
         highs: list[Expr] = []
+        spared = True
         if loop.mark == "unroll" or self.whole(loop):
-            return lows, highs, ()
+            return lows, highs, (), spared
         for test in dict.fromkeys(self._tests(loop.body, loop.var, here.facts)):
             bound = self._bound(test, here.outer, here.facts)
             if bound is not None:
                 (lows if bound[0] else highs).append(bound[1])
+                spared = spared and test.spared
         var = Var(loop.var)
         ends = [compare("ge", var, e) for e in dict.fromkeys(lows)]
         ends += [compare("lt", var, e) for e in dict.fromkeys(highs)]
         middle = tuple(c for c in ends if self.known.decide(c, here.facts) is not True)
         if not middle or self.known.decide(_all(middle), here.facts) is False:
-            return lows, highs, ()
-        return lows, highs, middle
+            return lows, highs, (), spared
+        return lows, highs, middle, spared
 
     def _jointly(self, loop: For, here: _Place, middle: Facts, budget: int) -> Item:
         """One version without tests for the middle of all loops, one with them for the rest: the
@@ -256,20 +265,20 @@ class _Splitter:
         padding = [] if value is None else list(_padding(value))
         inside = _with_dims(facts, instance.dims)
         guards = () if instance.guard is None else conjuncts(instance.guard)
-        found = [(c, inside) for c in guards]
+        found = [(c, inside, instance.always is not None) for c in guards]
         runs = (*inside, *guards)
         for group in padding:
             tests = [substitute(c, index) for c in group]
             if all(self.known.decide(c, runs) is not False for c in tests):
-                found += [(c, runs) for c in tests]
+                found += [(c, runs, False) for c in tests]
         terms = {n for r in stmt.reduction for n in variables(index[r])}
         for dim in instance.dims:
             if dim.count is not None and dim.var in terms:  # a window, clipped at the border
                 bounds = operands("min", dim.count)
-                found += [(compare("ge", b, const(dim.extent)), facts) for b in bounds]
-        for condition, known in found:
+                found += [(compare("ge", b, const(dim.extent)), facts, False) for b in bounds]
+        for condition, known, spared in found:
             if _rises(condition, var) is not None:
-                yield _Test(condition, known)
+                yield _Test(condition, known, spared)
 
     def _bound(self, test: _Test, names: tuple[str, ...], facts: Facts) -> tuple[bool, Expr] | None:
         """From where on (True), or up to where (False, exclusive), a test holds in the loop of the
@@ -449,7 +458,7 @@ def _instances(item: Item) -> Iterator[Instance]:
                 yield from _instances(below)
 
 
-def _written_out(loop: For) -> int:
+def written_out(loop: For) -> int:
     """How many copies of its body a loop becomes."""
     if loop.mark != "unroll":
         return 1

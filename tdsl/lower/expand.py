@@ -137,7 +137,7 @@ class Expander:
             copies(code)
             return True
         if _keeps(loop.body):
-            # Each copy has registers of its own, and shares nothing with others: it is tested.
+            # Each copy has registers and loops of its own, and shares nothing: it is tested.
             for number in range(0, most, loop.step):
                 self._copy(loop, number, code, known)
             return True
@@ -393,19 +393,20 @@ def _is_linear(expr: Expr, dim: ir.Dim, start: int, lanes: int) -> bool:
     )
 
 
-def _keeps(item: ir.Item) -> bool:
-    """Whether a scope of registers lies somewhere in it."""
+def _keeps(item: ir.Item, inside: bool = False) -> bool:
+    """Whether a scope of registers lies somewhere in it, or is around (`inside`), with a loop."""
     match item:
-        case ir.Scope():
-            return True
-        case ir.For(body=body):
-            return _keeps(body)
+        case ir.Scope(body=body):
+            return _keeps(body, True)
+        case ir.For(mark=mark, body=body):
+            return (inside and mark != "unroll") or _keeps(body, inside)
         case ir.If(_, then, other):
-            return _keeps(then) or (other is not None and _keeps(other))
+            return _keeps(then, inside) or (other is not None and _keeps(other, inside))
         case ir.Switch(_, cases, default):
-            return any(_keeps(b) for _, b in cases) or (default is not None and _keeps(default))
+            arms = [b for _, b in cases] + ([] if default is None else [default])
+            return any(_keeps(b, inside) for b in arms)
         case ir.Block(items):
-            return any(map(_keeps, items))
+            return any(_keeps(i, inside) for i in items)
         case ir.Instance():
             return False
 

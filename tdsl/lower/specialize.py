@@ -18,6 +18,7 @@ from tdsl.ir.index import add, compare, conjunction, const, poly, simplify, vari
 from tdsl.ir.kernel import INDEX, Const, Expr, Op
 from tdsl.ir.loops import Block, Dim, For, If, Instance, Item, Scope, Switch
 from tdsl.ir.types import BOOL
+from tdsl.polyhedral.borders import written_out
 
 MOST_CASES = 16  # an unrolled loop of more iterations is tested one by one instead
 MOST_VERSIONS = 32  # of one nest; further dimensions are tested one by one
@@ -53,7 +54,8 @@ class Specializer:
             case For():
                 if self.whole(item):
                     return item
-                return replace(item, body=self.block(item.body, known | {item.var}))
+                inside = replace(self, made=self.made * written_out(item))
+                return replace(item, body=inside.block(item.body, known | {item.var}))
             case If(condition, then, other):
                 rest = None if other is None else self.block(other, known)
                 return If(condition, self.block(then, known), rest)
@@ -67,8 +69,7 @@ class Specializer:
                 here = [d for d in pending if d.count is None or variables(d.count) <= known]
                 if here:
                     return self._item(self._choose(item, here, []), known)
-                inside = replace(self, kept=True)
-                return replace(item, body=inside.block(item.body, known))
+                return replace(item, body=replace(self, kept=True).block(item.body, known))
             case Block():
                 return self.block(item, known)
             case Instance():
