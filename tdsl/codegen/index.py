@@ -135,6 +135,11 @@ class IndexPrinter:
             return self(left)
         if isinstance(left, Const) and left.value == 0:
             return self(right)
+        match left, right:  # what is added stands before what is subtracted
+            case _, Op("neg", (taken,)):
+                return binary("-", SUM, self(left), self(taken))
+            case Op("neg", (taken,)), _:
+                return binary("-", SUM, self(right), self(taken))
         second = self(right)
         text = second.text if second.level == SUM else second.at(PRODUCT)
         return C(f"{self(left).at(SUM)} + {text}", SUM)

@@ -65,6 +65,8 @@ def _end_of(condition: object, var: str) -> Expr | None:
 
 
 def _floor(value: Expr, divisor: int) -> Expr:
+    if isinstance(value, Const):
+        return const(int(value.value) // divisor)
     return value if divisor == 1 else Op("floordiv", (value, const(divisor)), INDEX)
 
 
