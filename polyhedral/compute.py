@@ -33,8 +33,7 @@ class Moved:
     """The program and its tree; `old`: for each statement of the nest its instances -> those that
     it had before.
 
-    aliases: (statement, loop that it had) -> the loop around it that has the same coordinate, or
-    "" for one that the loops around leave a single iteration.
+    aliases: (statement, loop that it had) -> the loop around it that has the same coordinate.
     """
 
     program: Program

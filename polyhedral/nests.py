@@ -14,7 +14,7 @@ from tdsl.polyhedral.placing import Places
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, statements
 
-LOST = ("vector", "parallel", "dot")  # marks that a loop of one iteration would not have
+LOST = ("vector", "parallel", "dot")  # marks that the loop around would not have
 
 
 def without(node: Node, gone: frozenset[str]) -> Node | None:
@@ -58,7 +58,7 @@ def nest_of_group(
     placed: Places,
     program: Program,
 ) -> tuple[Node, dict[tuple[str, str], str]]:
-    """The group's own loops, without those that the loops around fix."""
+    """The group's own loops, without those that have the coordinate of a loop around."""
     own = only(tree, frozenset(group), loops)
     assert own is not None
     aliases: dict[tuple[str, str], str] = {}
@@ -75,11 +75,12 @@ def nest_of_group(
                     s: placed.pulled(program.statements[s], c) for s, c in node.coords.items()
                 }
                 if _fixed(coords, placed):
-                    merged = {s: _alike(s, c, placed) for s, c in coords.items()}
-                    _keep_mark(node, merged, placed)
-                    for s, loop in merged.items():
-                        aliases[s, node.name] = "" if loop is None else loop.name
-                    return edit(node.body, renamed)
+                    found = {s: _alike(s, node.name, c, placed) for s, c in coords.items()}
+                    merged = {s: loop for s, loop in found.items() if loop is not None}
+                    if len(merged) == len(coords):
+                        _keep_mark(node, merged)
+                        aliases.update({(s, node.name): loop.name for s, loop in merged.items()})
+                        return edit(node.body, renamed)
                 name = name_within(node.name, group, taken)
                 info = node.inner_of
                 if info is not None and info.outer in renamed:
@@ -97,16 +98,15 @@ def name_within(name: str, group: Sequence[str], taken: Collection[str]) -> str:
     return name
 
 
-def _keep_mark(loop: Loop, merged: Mapping[str, Loop | None], placed: Places) -> None:
-    """Raises EditError where nothing would be left of a mark."""
-    if loop.mark not in LOST or all(x is not None and x.mark == loop.mark for x in merged.values()):
+def _keep_mark(loop: Loop, merged: Mapping[str, Loop]) -> None:
+    """Raises EditError where a mark would go with the loop that has it."""
+    if loop.mark not in LOST or all(around.mark == loop.mark for around in merged.values()):
         return
     statement, around = next(iter(merged.items()))
-    if around is not None:
-        where = f"merges with {around.name} around it: mark that one"
-    else:
-        where = f"has one iteration in each of {placed.loops[-1].name}"
-    raise EditError(f"`{loop.notes[-1]}` would be lost: {loop.name} of {statement} {where}")
+    raise EditError(
+        f"`{loop.notes[-1]}` would be lost: {loop.name} of {statement} merges with {around.name} "
+        "around it: mark that one"
+    )
 
 
 def _fixed(coords: Mapping[str, isl.PwAff], placed: Places) -> bool:
@@ -118,11 +118,18 @@ def _fixed(coords: Mapping[str, isl.PwAff], placed: Places) -> bool:
     return bool(reduce(isl.Map.union, parts).is_single_valued())
 
 
-def _alike(statement: str, coordinate: isl.PwAff, placed: Places) -> Loop | None:
-    """The loop around that has this coordinate."""
+def _alike(statement: str, name: str, coordinate: isl.PwAff, placed: Places) -> Loop | None:
+    """The loop around that has the coordinate of one of this name. Of loops of one iteration, or
+    of none, those are the same that are called the same."""
     domain = placed.domains[statement]
+    nothing = domain.is_empty()
+    once = nothing or coordinate.intersect_domain(domain).as_map().range().is_singleton()
     for loop, function in zip(placed.loops, placed.functions[statement], strict=True):
-        if domain.is_subset(function.eq_set(coordinate)):
+        if once:
+            same = loop.name == name or (nothing and function.plain_is_equal(coordinate))
+        else:
+            same = domain.is_subset(function.eq_set(coordinate))
+        if same:
             return loop
     return None
 

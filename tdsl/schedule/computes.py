@@ -83,13 +83,6 @@ def _followed(
                 name = aliases[statement, name]
             elif not any(loop is find(state.tree, *request.loop) for loop in around):
                 name = name_within(name, names, taken)
-            if not name:
-                raise refusal(
-                    d.span,
-                    f"{d.statement} cannot be moved: `stage {request.array} at {statement}."
-                    f"{request.loop[1]}` stands on a loop that has one iteration there",
-                    help="put this directive before it",
-                )
         result.append(replace(request, loop=(statement, name)))
     return tuple(result)
 

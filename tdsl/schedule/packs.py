@@ -184,7 +184,7 @@ def _loop(state: State, d: Pack, at: LoopAt | None, readers: Sequence[str], name
         around = loops_of(state.tree, s)
         called = name
         if all(x.name != name for x in around):
-            called = state.aliases.get((s, name)) or name
+            called = state.aliases.get((s, name), name)
         outside = around
         inside: tuple[str, ...] = tuple(x.name for x in around)
         if at is not None:

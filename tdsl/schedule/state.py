@@ -96,8 +96,8 @@ class State:
     hosts        loops that something was placed at, and the directive: they keep their shape
     hosted       statement whose nest was placed in the body of a loop -> the loop (a statement
                  below it, its name)
-    aliases      (statement, name) -> the name of the loop around it that its own was merged with,
-                 or "" for one of a single iteration, which is gone; `merged`: these
+    aliases      (statement, name) -> the name of the loop around it that its own was merged with;
+                 `merged`: these
     streams      what is stored past the caches
     prefetches   what is asked for before it is used
     layouts      storage orders of arguments

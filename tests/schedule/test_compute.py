@@ -165,8 +165,7 @@ def test_a_tile_leaves_registers_to_its_operands() -> None:
 @everywhere
 @pytest.mark.parametrize("known", ["when K == 1", ""])
 def test_a_loop_of_one_iteration_may_be_named(on: str, known: str) -> None:
-    """Where sizes leave k one value its loop is gone: `reorder` has nothing to do for it, and a
-    pack takes the index in its place."""
+    """Where sizes leave k one value its loop stays: `reorder` and packs find it."""
     text = DENSE.replace("DIRECTIVES", TILE + "pack B at Y.jo as [k, j]")
     if known:
         text = text.replace("for any", f"for any {known}") + "schedule dense.rest for any { }"
