@@ -13,7 +13,7 @@ import islpy as isl
 
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import coordinate_map, is_reduction_loop
-from tdsl.polyhedral.leaves import Code, Kept, Point, Repeat, Sequence_, is_reduced, points
+from tdsl.polyhedral.leaves import Code, Kept, Point, Repeat, Sequence_, points
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.tree import Loop
 
@@ -189,7 +189,7 @@ def _accesses(program: Program, point: Point) -> Sequence[Access]:
 
 def _one_iteration_each(program: Program, point: Point, outer: tuple[Loop, ...]) -> bool:
     stmt = program.statements[point.statement]
-    dims = [d for d in point.dims if not is_reduced(stmt, d)]
+    dims = [d for d in point.dims if not _counts_terms(stmt, d)]
     place = _elements(program, stmt, stmt.write, [*outer, *dims])
     if not place.is_single_valued():
         return False
@@ -198,6 +198,17 @@ def _one_iteration_each(program: Program, point: Point, outer: tuple[Loop, ...])
     key = isl.Map.identity(place.domain().get_space().map_from_set())
     key = key.project_out(isl.dim_type.out, count, len(dims))
     return bool(key.flat_range_product(place).intersect_domain(place.domain()).is_injective())
+
+
+def _counts_terms(stmt: Stmt, dim: Loop) -> bool:
+    """Whether the coordinate of a dimension depends on reduced indices. Skewed, it depends on
+    others too: what is left then tells elements apart, or nothing does."""
+    coordinate = dim.coords[stmt.name]
+    return any(
+        coordinate.involves_dims(isl.dim_type.in_, n, 1)
+        for n, index in enumerate(stmt.indices)
+        if index in stmt.reduction
+    )
 
 
 def _elements(program: Program, stmt: Stmt, access: Access, loops: Sequence[Loop]) -> isl.Map:

@@ -171,10 +171,10 @@ def compile_command(request: BuildRequest, compiler: Compiler) -> list[str]:
 
 
 def _flags(request: BuildRequest, compiler: Compiler) -> tuple[str, ...]:
-    """Those that the compiler knows: clang has another register allocator than gcc."""
+    """Those that the compiler knows: clang moves invariants otherwise than gcc."""
     if not compiler.is_clang:
         return request.flags
-    return tuple(flag for flag in request.flags if not flag.startswith("-fira-"))
+    return tuple(flag for flag in request.flags if flag != "-fno-move-loop-invariants")
 
 
 def link_flags(request: BuildRequest) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import assert_never
 
+from tdsl.codegen.in_place import hidden_end, in_place
 from tdsl.codegen.index import IndexPrinter, non_negative
 from tdsl.codegen.lines import marked
 from tdsl.codegen.moves import fence, misaligned, prefetch
@@ -55,6 +56,8 @@ class StatementPrinter:
         self._unit, self._number = unit, number
         self._names = names
         self._non_negative: set[str] = set()
+        self._grown: frozenset[str] = frozenset()  # sums that grow in the loops around
+        self._last = True  # whether nothing stands behind the item in its block
         self.used: set[tuple[str, str]] = set()
         self._index = IndexPrinter(self._name, unit.helper, self._non_negative)
         self._values = ValuePrinter(unit, self._name, self._index, frozenset(by_value))
@@ -97,6 +100,7 @@ class StatementPrinter:
         items = list(block.items)
         while items:
             count, turned = self._transpose(items, depth)
+            self._last = len(items) == 1
             lines += turned if count else self._of_statement(items[0], self._item(items[0], depth))
             del items[: max(1, count)]
         return lines
@@ -150,7 +154,8 @@ class StatementPrinter:
                 ctype = self._unit.ctype(type)
                 return wrap(f"{pad}{ctype} {self._names.add('value', name)}{text};")
             case Assign(name, value):
-                return wrap(f"{pad}{self._name('value', name)} = {self._values(value).text};")
+                made = in_place(self._unit, item, self._values) or self._values(value)
+                return wrap(f"{pad}{self._name('value', name)} = {made.text};")
             case Misaligned(name, buffer, offset, bytes):
                 self._note_sign(name, True)
                 size = self._bytes[buffer]
@@ -193,16 +198,24 @@ class StatementPrinter:
         self._note_sign(loop.var, non_negative(loop.lo, self._non_negative))
         var = self._names.add("index", loop.var)
         step = f"{var}++" if loop.step == 1 else f"{var} += {loop.step}"
-        head = f"{pad}for (int64_t {var} = {low}; {var} < {high.at(8)}; {step}) {{"
+        around = self._grown
+        hide, self._grown = hidden_end(self._unit, loop, around, last=self._last)
+        if hide:
+            end = self._names.add("index", f"{loop.var}_end")
+            start = f"{var} = {low}, {end} = {hide}({high.text})"
+            head = f"{pad}for (int64_t {start}; {var} < {end}; {step}) {{"
+        else:
+            head = f"{pad}for (int64_t {var} = {low}; {var} < {high.at(8)}; {step}) {{"
         lines = comment(loop.notes, pad) if loop.notes else []
         used = buffers_used(loop.body) if loop.parallel else frozenset()
         own = [b for b in self._local if b.per_thread and b.name in used]
         if loop.fence:
-            return [*lines, *self._fenced(loop, head, own, depth)]
-        if loop.parallel:
-            lines.append(f"{pad}#pragma omp parallel for schedule(static){self._team(own)}")
-        lines += wrap(head)
-        lines += self._loop_body(loop, own, depth)
+            lines += self._fenced(loop, head, own, depth)
+        else:
+            if loop.parallel:
+                lines.append(f"{pad}#pragma omp parallel for schedule(static){self._team(own)}")
+            lines += [*wrap(head), *self._loop_body(loop, own, depth)]
+        self._grown = around
         return lines
 
     def _fenced(self, loop: For, head: str, own: Sequence[Buffer], depth: int) -> list[str]:

@@ -128,7 +128,7 @@ class Unit:
         self.helpers.setdefault(name, text)
         for word, header in (
             ("memcpy(", "string.h"), ("memset(", "string.h"), ("INFINITY", "math.h"),
-            ("free(", "stdlib.h"), ("_alloc(", "stdlib.h"), ("fma", "math.h"),
+            ("free(", "stdlib.h"), ("_alloc(", "stdlib.h"), ("fma(", "math.h"), ("fmaf(", "math.h"),
         ):  # fmt: skip
             if word in text:
                 self.headers.add(header)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tdsl.codegen.by_lane import dot_by_group, fused_by_lane
@@ -45,6 +45,7 @@ from tdsl.ir.vector import (
     Value,
     VType,
 )
+from tdsl.ir.walk_vector import uniform_part
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,13 @@ class ValuePrinter:
 
     def _load(self, load: Load) -> C:
         type, stride = load.type, load.stride
+        if load.mask is not None and type.lanes > 1 and not self.unit.target.has_mask_registers:
+            parts = uniform_part(load.mask)
+            if parts is not None:
+                # A test of one condition takes no register, and leaves a plain load.
+                some = self._load(replace(load, mask=parts[1]))
+                none = self(Const(0.0 if type.elem.is_float else 0, type))
+                return ternary(self(parts[0]), some, none)
         mask = self._mask(load.mask)
         if load.buffer in self.by_value:
             return C(self.name("buffer", load.buffer))

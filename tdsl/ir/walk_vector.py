@@ -72,6 +72,24 @@ def operands(value: Value) -> tuple[Value, ...]:
             assert_never(value)
 
 
+def uniform_part(mask: Value) -> tuple[Value, Value | None] | None:
+    """Of a mask that a condition clears whole: that condition, and the mask that is left (None:
+    all lanes); None where there is no such condition."""
+    match mask:
+        case Condition(condition):
+            return Condition(condition, replace(mask.type, lanes=1)), None
+        case Splat(arg):
+            return arg, None
+        case Op("and" | "band", (first, second)):
+            for one, other in ((first, second), (second, first)):
+                found = uniform_part(one)
+                if found is not None and found[1] is None:
+                    return found[0], other
+            return None
+        case _:
+            return None
+
+
 def values_in(value: Value) -> Iterator[Value]:
     """The value and all below it."""
     yield value

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tdsl.ir import vector as v
 from tdsl.ir.walk_vector import items as walk
-from tdsl.ir.walk_vector import operands, with_blocks
+from tdsl.ir.walk_vector import operands, uniform_part, with_blocks
 from tdsl.lower.builder import Names, rebuild
 
 
@@ -73,7 +73,8 @@ def _count(value: v.Value, counts: Counter[v.Value], changing: frozenset[str]) -
         case v.Ref(name):
             return name not in changing
         case v.Op() | v.Cast() | v.Choose() | v.Reduce() | v.Splat() | v.Repeat() | v.Dot():
-            if steady:
+            # A mask with a condition in it is seen where it is used, which may test that alone.
+            if steady and not (value.type.is_mask and uniform_part(value) is not None):
                 counts[value] += 1
             return steady
         case v.Load() | v.Gather():

@@ -21,7 +21,8 @@ class DotRow:
 
     value: C over {0} (the accumulator), {1} and {2}; body: statements before it, for a helper
     function whose parameters are a, b and c. feature: what the processor must have beyond the
-    target's own.
+    target's own. instruction: of x86, the assembler's name where the row is one instruction that
+    adds to its own register.
     """
 
     first: str
@@ -30,6 +31,7 @@ class DotRow:
     value: str
     body: tuple[str, ...] = ()
     feature: str = ""
+    instruction: str = ""
 
 
 def dot_row(target: Target, first: str, second: str, lanes: int) -> DotRow | None:
@@ -78,7 +80,9 @@ def _x86(target: Target) -> Iterator[DotRow]:
         vnni = "avx512vnni" if wide else "avxvnni"
         dp, zero = f"{p}_dpbusd{vex}_epi32", f"{p}_setzero_si{width * 8}()"
         xor, vector = f"{p}_xor_si{width * 8}", f"__m{width * 8}i"
-        yield DotRow("u8", "i8", n, f"{dp}({{0}}, {{1}}, {{2}})", (), vnni)
+        form = "" if wide else "%{vex%} "  # not of AVX-512, whose forms gas takes by itself
+        value = f"{dp}({{0}}, {{1}}, {{2}})"
+        yield DotRow("u8", "i8", n, value, (), vnni, f"{form}vpdpbusd")
         # Of s8 the upper bit is flipped: c + 128 is u8, and 128 times the others is subtracted.
         flipped = (f"const {vector} half = {p}_set1_epi8(-128);",)
         value = f"{p}_sub_epi32({dp}(a, {xor}(c, half), b), {dp}({zero}, half, b))"
@@ -87,7 +91,7 @@ def _x86(target: Target) -> Iterator[DotRow]:
         value = f"{p}_sub_epi32({dp}(a, b, {xor}(c, half)), {dp}({zero}, b, half))"
         yield DotRow("u8", "u8", n, value, flipped, vnni)
         value = f"{p}_dpwssd{vex}_epi32({{0}}, {{1}}, {{2}})"
-        yield DotRow("i16", "i16", n, value, (), vnni)
+        yield DotRow("i16", "i16", n, value, (), vnni, f"{form}vpdpwssd")
         yield from _madd(width)
         yield from _pairs_of_bf16(width)
 
@@ -118,7 +122,7 @@ def _pairs_of_bf16(width: int) -> Iterator[DotRow]:
     p, n = PREFIX[width], width // 4
     as_bf16 = f"(__m{width * 8}bh)"
     value = f"{p}_dpbf16_ps({{0}}, {as_bf16}{{1}}, {as_bf16}{{2}})"
-    yield DotRow("bf16", "bf16", n, value, (), "avx512bf16")
+    yield DotRow("bf16", "bf16", n, value, (), "avx512bf16", "vdpbf16ps")
     vector, as_float = f"__m{width * 8}", f"{p}_castsi{width * 8}_ps"
     body = [f"const {vector}i upper = {p}_set1_epi32(-65536);"]
     for name in "bc":

@@ -189,15 +189,14 @@ def compile_flags(of: Target) -> tuple[str, ...]:
     -O1: every vector operation is spelt out, and -O2 carries loads of unrolled bodies across
     iterations until they spill. Plain C has no vectors to protect and gains from -O2.
     -fno-math-errno lets sqrt, floor and the like be one instruction; nothing reads errno.
-    -fira-algorithm=priority, and for 32 registers the tuning: gcc 12 colors the registers of tiles
-    that just fit so that a few accumulators are spilled in the innermost loop; so it does not.
-    -fira-loop-pressure, for 32 registers: constants of one loop do not stay in registers through
-    another whose tile needs them all.
+    -fno-move-loop-invariants: what gcc 12 moves out of loops that late, such as zeros, takes the
+    registers of a tile that just fits. -mtune=skylake-avx512: with it, gcc 12 finds registers for
+    more of the long straight code of AVX-512.
     No -march: functions carry their target as an attribute.
     """
     level = "-O2" if of.family == "c" else "-O1"
     flags = (level, "-std=gnu11", "-ffp-contract=off", "-fno-math-errno")
     if of.family != "x86":
         return flags
-    many = ("-fira-loop-pressure", "-mtune=skylake-avx512") if of.has_mask_registers else ()
-    return (*flags, "-fira-algorithm=priority", *many)
+    tune = ("-mtune=skylake-avx512",) if of.has_mask_registers else ()
+    return (*flags, "-fno-move-loop-invariants", *tune)

@@ -27,6 +27,16 @@ static inline TDSL_TARGET __m256i tdsl_first_i32x8(int64_t count)
     return (__m256i)(lane < limit);
 }
 
+static inline TDSL_TARGET __m256 tdsl_fma_to_f32x8(__m256 a, __m256 b, __m256 sum)
+{
+    #if defined(__GNUC__) && !defined(__clang__)
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "xm"(b));
+    return sum;
+    #else
+    return _mm256_fmadd_ps(a, b, sum);
+    #endif
+}
+
 __attribute__((noinline))
 static int64_t tdsl_array_bytes(int64_t element, int rank, const int64_t *extent)
 {
@@ -75,8 +85,8 @@ static TDSL_TARGET void matmul_run(const int64_t M, const int64_t N, const int64
             /* reduction over k */
             for (int64_t k = 0; k < K; k++) {
                 const __m256 B_0 = _mm256_maskload_ps(&B[k * N + j], j_tail);
-                C_0 = _mm256_fmadd_ps(_mm256_set1_ps(A[i * K + k]), B_0, C_0);
-                C_1 = _mm256_fmadd_ps(_mm256_set1_ps(A[(i + 1) * K + k]), B_0, C_1);
+                C_0 = tdsl_fma_to_f32x8(_mm256_set1_ps(A[i * K + k]), B_0, C_0);
+                C_1 = tdsl_fma_to_f32x8(_mm256_set1_ps(A[(i + 1) * K + k]), B_0, C_1);
             }
             _mm256_maskstore_ps(&C[i * N + j], j_tail, C_0);
             _mm256_maskstore_ps(&C[(i + 1) * N + j], j_tail, C_1);

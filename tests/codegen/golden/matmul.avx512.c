@@ -22,6 +22,16 @@ static inline TDSL_TARGET __mmask16 tdsl_first_16(int64_t count)
     return (__mmask16)(count <= 0 ? 0 : count >= 16 ? 0xffff : (1u << count) - 1);
 }
 
+static inline TDSL_TARGET __m512 tdsl_fma_to_f32x16(__m512 a, __m512 b, __m512 sum)
+{
+    #if defined(__GNUC__) && !defined(__clang__)
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "vm"(b));
+    return sum;
+    #else
+    return _mm512_fmadd_ps(a, b, sum);
+    #endif
+}
+
 __attribute__((noinline))
 static int64_t tdsl_array_bytes(int64_t element, int rank, const int64_t *extent)
 {
@@ -70,8 +80,8 @@ static TDSL_TARGET void matmul_run(const int64_t M, const int64_t N, const int64
             /* reduction over k */
             for (int64_t k = 0; k < K; k++) {
                 const __m512 B_0 = _mm512_maskz_loadu_ps(j_tail, &B[k * N + j]);
-                C_0 = _mm512_fmadd_ps(_mm512_set1_ps(A[i * K + k]), B_0, C_0);
-                C_1 = _mm512_fmadd_ps(_mm512_set1_ps(A[(i + 1) * K + k]), B_0, C_1);
+                C_0 = tdsl_fma_to_f32x16(_mm512_set1_ps(A[i * K + k]), B_0, C_0);
+                C_1 = tdsl_fma_to_f32x16(_mm512_set1_ps(A[(i + 1) * K + k]), B_0, C_1);
             }
             _mm512_mask_storeu_ps(&C[i * N + j], j_tail, C_0);
             _mm512_mask_storeu_ps(&C[(i + 1) * N + j], j_tail, C_1);
