@@ -4,7 +4,8 @@ S's innermost loops are those of the assembly in which the lines of C that write
 memory, or to the register that sums its terms. A loop is found by the line of its `for`, since
 what intrinsics do stands under lines of headers. Where S is in no loop, all of its function counts.
 Loops have versions for tails: a condition is about the full one, which computes on the widest and
-most vectors and has the fewest instructions under a mask; among equals the worst counts.
+most vectors and has the fewest instructions under a mask or for single lanes; among equals the
+worst counts.
 """
 
 from __future__ import annotations
@@ -90,10 +91,11 @@ def full(versions: Sequence[Loop], worst: Callable[[Loop], int]) -> Loop:
 
 
 def _work(loop: Loop) -> tuple[int, int, int, int]:
+    """By products where there are any: lanes that are put together one by one compute besides."""
     products = sum(i.width for i in loop.instructions if i.kinds & {"fma", "dot"})
-    computed = sum(i.width for i in loop.instructions if i.computes)
+    computed = 0 if products else sum(i.width for i in loop.instructions if i.computes)
     stored = sum(i.width for i in loop.of_kind("store"))
-    return products, computed, -loop.counts.masks, stored
+    return products, computed, -(loop.counts.masks + loop.counts.gathers), stored
 
 
 @dataclass(frozen=True)

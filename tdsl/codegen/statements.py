@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import assert_never
 
-from tdsl.codegen.in_place import hidden_end, in_place
+from tdsl.codegen.in_place import hidden_end, in_place, likely
 from tdsl.codegen.index import IndexPrinter, non_negative
 from tdsl.codegen.lines import marked
 from tdsl.codegen.moves import fence, misaligned, prefetch
@@ -251,6 +251,8 @@ class StatementPrinter:
             text = self._values(condition).text
         else:
             text = self._index(condition).text
+            if item.other is not None and item.other.items:
+                text = likely(self._unit, text)
         lines = wrap(f"{pad}if ({text}) {{")
         lines += self._block(item.then, depth + 1)
         if item.other is not None and item.other.items:
