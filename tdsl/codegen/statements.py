@@ -252,7 +252,7 @@ class StatementPrinter:
         else:
             text = self._index(condition).text
             if item.other is not None and item.other.items:
-                text = likely(self._unit, text)
+                text = likely(self._unit, condition, text)
         lines = wrap(f"{pad}if ({text}) {{")
         lines += self._block(item.then, depth + 1)
         if item.other is not None and item.other.items:
