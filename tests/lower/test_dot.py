@@ -257,7 +257,7 @@ def test_terms_behind_a_sum_add_nothing(level: str) -> None:
         want = (A.astype(np.int64) @ B.astype(np.int64)).astype(np.int32)
         np.testing.assert_array_equal(function(A=A, B=B), want)
     if level.endswith("+vnni"):
-        loop = function.c_source.split("gemm_run")[1].split("dpbusd")
+        loop = function.c_source.split("gemm_run")[1].split("tdsl_dot_u8_i8_to_")
         assert len(loop) == 3, "a loop of whole vectors and one of the last ones"
 
 
