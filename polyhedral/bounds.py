@@ -42,3 +42,12 @@ def _most(function: isl.PwAff) -> int | None:
     """The greatest value of a function, where it has one."""
     most = function.as_map().range().dim_max_val(0)
     return int(most.to_python()) if most.is_int() else None
+
+
+def largest_spread(values: isl.Map) -> int | None:
+    """The largest number of values from least to greatest for one key, if constant."""
+    pairs = values.reverse().apply_range(values).deltas()
+    if pairs.is_empty():
+        return 1
+    most = pairs.dim_max_val(0)
+    return int(most.to_python()) + 1 if most.is_int() else None

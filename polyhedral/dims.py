@@ -26,7 +26,7 @@ from tdsl.ir.index import (
     substitute,
 )
 from tdsl.ir.kernel import INDEX, Expr, Select, Size, Var
-from tdsl.polyhedral.bounds import in_one_piece, plain_start
+from tdsl.polyhedral.bounds import in_one_piece, largest_spread, plain_start
 from tdsl.polyhedral.from_isl import from_aff, from_constraint, from_pw_aff, from_set
 from tdsl.polyhedral.leaves import Point, is_reduced
 from tdsl.polyhedral.packed_reads import reading
@@ -214,13 +214,13 @@ def _range(
             block_of = number.scale_val(isl.Val(info.factor))
             taken = key.intersect_domain(domain).reverse()
             taken = taken.apply_range(coordinate.sub(block_of).as_map()).coalesce()
-            room = _largest_spread(taken)
+            room = largest_spread(taken)
             few = room is not None and room < info.factor
             if few and room is not None:
                 _, first = _steady(taken, fixed, room)
                 return _Range(first, room, values, None, within[0], info.factor)
             return _Range(begin, info.factor, values, None, within[0], info.factor)
-    extent = _largest_spread(values)
+    extent = largest_spread(values)
     if extent is None or extent > MOST_ITERATIONS:
         raise CannotScan(statement, dim.name)
     text = None
@@ -231,7 +231,7 @@ def _range(
     if text is not None:
         return _Range(plain_start(values), extent, values, text)
     steady, first = _steady(values, fixed, MOST_ITERATIONS)
-    return _Range(first, extent if steady is values else _largest_spread(steady) or extent, values)
+    return _Range(first, extent if steady is values else largest_spread(steady) or extent, values)
 
 
 def _steady(values: isl.Map, fixed: int | None, most: int) -> tuple[isl.Map, isl.PwAff]:
@@ -242,7 +242,7 @@ def _steady(values: isl.Map, fixed: int | None, most: int) -> tuple[isl.Map, isl
     if fixed is None or not start.involves_dims(isl.dim_type.in_, fixed, depth - fixed):
         return values, start
     every = values.project_out(isl.dim_type.in_, fixed, depth - fixed).coalesce()
-    spread = _largest_spread(every)
+    spread = largest_spread(every)
     if spread is None or spread > most:
         return values, start
     every = every.insert_dims(isl.dim_type.in_, fixed, depth - fixed)
@@ -326,7 +326,7 @@ def _first_of_blocks(
     """As `_anchor`, where the blocks are counted from a coordinate that the outer loops choose."""
     offset = coordinate.sub(block.scale_val(isl.Val(factor)))
     found = key.reverse().apply_range(offset.as_map()).coalesce()
-    spread = _largest_spread(found)
+    spread = largest_spread(found)
     return plain_start(found) if spread is not None and spread <= factor else None
 
 
@@ -340,15 +340,6 @@ def _anchor(block: isl.PwAff, coordinate: isl.PwAff, factor: int) -> isl.PwAff |
         return None  # the block was reversed, say
     pieces = seen.dim_min(0).coalesce().get_pieces()
     return isl.PwAff.from_aff(pieces[0][1]) if len(pieces) == 1 else None
-
-
-def _largest_spread(values: isl.Map) -> int | None:
-    """The largest number of values from least to greatest for one key, if constant."""
-    pairs = values.reverse().apply_range(values).deltas()
-    if pairs.is_empty():
-        return 1
-    most = pairs.dim_max_val(0)
-    return int(most.to_python()) + 1 if most.is_int() else None
 
 
 def _from_start(absolute: isl.Set, depth: int, ranges: Sequence[_Range]) -> isl.Map:

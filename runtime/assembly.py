@@ -25,8 +25,9 @@ _JUMPS = ("j", "b", "cb", "tb")  # no other instruction names a label of its fun
 _INSTRUCTION = re.compile(r"^\s+([a-z][\w.]*)\s*(.*)$")
 _NOISE = re.compile(
     r"^\s*\.(loc|file|cfi_\w+|addrsig\w*)\b|^\.L?(LB[BEI]|LVL|LF[BE]|Ltext|Letext)\w*:"
+    r"|^#(NO_)?APP\b|^# \d+ \""  # around what is written in assembly
 )
-_ECHO = re.compile(r"^\s*(#|//) (\S+):\d+:")
+_ECHO = re.compile(r"^\s*(#|//) (\S+):\d+:(\s*__asm__\()?")
 _SECTION = re.compile(r"^\s*\.(section\s+(\S+?)(,|\s|$)|text\b|data\b|ident\b)")
 
 
@@ -150,6 +151,8 @@ def readable(text: str, source: str) -> Iterator[tuple[int, str]]:
         if section := _SECTION.match(row):
             debugging = (section[2] or "").strip('"').startswith((".debug", "__DWARF"))
         echo = _ECHO.match(row)
-        if debugging or _NOISE.match(row) or (echo and echo[2].rsplit("/", 1)[-1] != source):
+        if debugging or _NOISE.match(row):
             continue
+        if echo and (echo[2].rsplit("/", 1)[-1] != source or echo[3]):
+            continue  # a line of a header, or one whose instruction follows
         yield number, row
