@@ -18,6 +18,7 @@ from collections.abc import Callable
 from tdsl.codegen.text import C, call
 from tdsl.codegen.unit import Unit
 from tdsl.ir import kernel
+from tdsl.ir.index import constant_difference
 from tdsl.ir.vector import Assign, Declare, Dot, For, Op, Ref, Value
 from tdsl.ir.walk_vector import items
 from tdsl.targets.dots import dot_row
@@ -88,8 +89,11 @@ def hidden_end(
     inside = list(items(loop.body))
     declared = {i.name for i in inside if isinstance(i, Declare)}
     sums = {i.name for i in inside if isinstance(i, Assign) and _is_sum(i)} - declared
-    ends = (loop.lo, loop.hi)
-    known = all(isinstance(e, kernel.Const | kernel.Op) for end in ends for e in kernel.walk(end))
+    known = constant_difference(loop.hi, loop.lo) is not None or all(
+        isinstance(e, kernel.Const | kernel.Op)
+        for end in (loop.lo, loop.hi)
+        for e in kernel.walk(end)
+    )
     if not known or not sums or (last and sums <= grown):
         return "", grown | sums
     unit.helper("tdsl_hidden", HIDDEN)
