@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import tdsl
 from tdsl.built import GeneratedKernel
 from tdsl.runtime.callable import CompiledKernel
 from tdsl.targets import runnable, target
+
+OPS = Path(tdsl.__file__).resolve().parent / "ops"
 
 # 14 pixels of two vectors, two weights and a pixel: 31 of 32 registers; 6 of them: 15 of 16.
 CONV = """
@@ -67,7 +70,7 @@ schedule smooth for avx512, avx2, neon {
 """
 
 
-def compiled(text: str, kernel: str, machine: str, **sizes: int) -> Any:
+def compiled(text: str, kernel: str, machine: str, /, **sizes: int) -> Any:
     why = runnable(target(machine))
     if why is not None and not machine.startswith("neon"):
         pytest.skip(why)
@@ -101,6 +104,22 @@ def test_only_known_lengths_are_hidden() -> None:
     hidden = re.findall(r"for \(int64_t (\w+) = .*tdsl_hidden\(([^)]*)\)", source)
     # The one around the others, and the one with the rest of its iterations behind it.
     assert set(hidden) == {("r", "3"), ("c", "2")}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_blocks_of_a_sum_have_registers(machine: str) -> None:
+    """The length of a block is known, though not where it starts."""
+    text = (OPS / "gemm.tdsl").read_text(encoding="utf-8")
+    head, body = text.split("schedule matmul.packed", 1)
+    body = body.replace("NC = NC)\n}", "NC = NC)\n    expect spills(part) == 0\n}", 1)
+    assert "expect spills(part)" in body
+    head = head[: head.index("# One row, bound by memory")]  # no other variant of matmul
+    run = compiled(f"{head}schedule matmul.packed{body}", "matmul", machine, M=12, N=128, K=1024)
+    assert callable(run) and not isinstance(run, GeneratedKernel)
+    rng = np.random.default_rng(3)
+    a = rng.standard_normal((12, 1024)).astype(np.float32)
+    b = rng.standard_normal((1024, 128)).astype(np.float32)
+    np.testing.assert_allclose(run(A=a, B=b), a.astype(np.float64) @ b, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
