@@ -11,6 +11,7 @@ import numpy as np
 import tdsl
 from benchmarks.case import (
     KERNELS,
+    Array,
     Benchmark,
     Call,
     Case,
@@ -60,15 +61,20 @@ def against_itself(
 
 def generic_conv(side: int, c: int) -> Case:
     """A 3x3 layer."""
-    rng = np.random.default_rng(2)
-    x, w, b = normal(rng, 1, side, side, c), normal(rng, 3, 3, c, c), normal(rng, c)
-    exact = reference(x, w, b, 1, 1)
-    sizes = {"N": 1, "H": side, "W": side, "C": c, "K": c, "R": 3, "S": 3}
-    bound = compiled("conv2d", "conv2d", sizes, constants={"pad": 1}).prepare(w=w, b=b)
+    (x, w, b), exact, bound = layer(2, side, c)
     free = compiled("conv2d", "conv2d", {}, constants={"pad": 1}, schedule="halo")
     free = free.prepare(w=w, b=b)
     y, other = output(*exact.shape), output(*exact.shape)
     return against_itself(18.0 * c * exact.size, bound, free, (x,), y, other, exact)
+
+
+def layer(seed: int, side: int, c: int) -> tuple[tuple[Array, Array, Array], Array, Any]:
+    """Image, weights and bias of a 3x3 layer; its exact result; the kernel, prepared."""
+    rng = np.random.default_rng(seed)
+    x, w, b = normal(rng, 1, side, side, c), normal(rng, 3, 3, c, c), normal(rng, c)
+    sizes = {"N": 1, "H": side, "W": side, "C": c, "K": c, "R": 3, "S": 3}
+    kernel = compiled("conv2d", "conv2d", sizes, constants={"pad": 1}).prepare(w=w, b=b)
+    return (x, w, b), reference(x, w, b, 1, 1), kernel
 
 
 def generic_depthwise(side: int, c: int) -> Case:
@@ -120,11 +126,7 @@ def two_sgemm(n: int) -> Case:
 
 def two_conv(side: int, c: int) -> Case:
     """A 3x3 layer."""
-    rng = np.random.default_rng(5)
-    x, w, b = normal(rng, 1, side, side, c), normal(rng, 3, 3, c, c), normal(rng, c)
-    exact = reference(x, w, b, 1, 1)
-    sizes = {"N": 1, "H": side, "W": side, "C": c, "K": c, "R": 3, "S": 3}
-    kernel = compiled("conv2d", "conv2d", sizes, constants={"pad": 1}).prepare(w=w, b=b)
+    (x, w, b), exact, kernel = layer(5, side, c)
     y = output(*exact.shape)
     kernel(x, y)
     theirs, result = onnx_layer(x, w, b, exact, 1, 1, threads=2)

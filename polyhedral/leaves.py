@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import islpy as isl
-
+from tdsl.polyhedral.inits import runs_over
 from tdsl.polyhedral.program import Stmt
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops, statements
 
@@ -103,10 +102,7 @@ def is_dim(loop: Loop) -> bool:
 
 def is_reduced(stmt: Stmt, dim: Loop) -> bool:
     """Whether a dimension counts terms: its coordinate depends on reduced indices alone."""
-    coordinate = dim.coords[stmt.name]
-    used = {
-        i for n, i in enumerate(stmt.indices) if coordinate.involves_dims(isl.dim_type.in_, n, 1)
-    }
+    used = {i for n, i in enumerate(stmt.indices) if runs_over(dim, stmt.name, n)}
     return bool(used) and used <= set(stmt.reduction)
 
 

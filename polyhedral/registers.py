@@ -189,7 +189,8 @@ def _accesses(program: Program, point: Point) -> Sequence[Access]:
 
 def _one_iteration_each(program: Program, point: Point, outer: tuple[Loop, ...]) -> bool:
     stmt = program.statements[point.statement]
-    dims = [d for d in point.dims if not _counts_terms(stmt, d)]
+    # A skewed one depends on others too: what is left then tells elements apart, or nothing does.
+    dims = [d for d in point.dims if not is_reduction_loop(d, stmt)]
     place = _elements(program, stmt, stmt.write, [*outer, *dims])
     if not place.is_single_valued():
         return False
@@ -198,17 +199,6 @@ def _one_iteration_each(program: Program, point: Point, outer: tuple[Loop, ...])
     key = isl.Map.identity(place.domain().get_space().map_from_set())
     key = key.project_out(isl.dim_type.out, count, len(dims))
     return bool(key.flat_range_product(place).intersect_domain(place.domain()).is_injective())
-
-
-def _counts_terms(stmt: Stmt, dim: Loop) -> bool:
-    """Whether the coordinate of a dimension depends on reduced indices. Skewed, it depends on
-    others too: what is left then tells elements apart, or nothing does."""
-    coordinate = dim.coords[stmt.name]
-    return any(
-        coordinate.involves_dims(isl.dim_type.in_, n, 1)
-        for n, index in enumerate(stmt.indices)
-        if index in stmt.reduction
-    )
 
 
 def _elements(program: Program, stmt: Stmt, access: Access, loops: Sequence[Loop]) -> isl.Map:
