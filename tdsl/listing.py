@@ -117,7 +117,8 @@ def _lies_in(loop: Loop, other: Loop) -> bool:
 def _c_loop(loop: Loop, every: Sequence[CLoop]) -> CLoop | None:
     """The `for` that a loop of assembly came from: the outermost whose head it mentions, since
     loops inside it may have been unrolled; else the one around its last instruction."""
-    heads = [c for c in every if any(c.first <= line <= c.head for line in loop.lines)]
+    lines = loop.lines
+    heads = [c for c in every if any(c.first <= line <= c.head for line in lines)]
     if heads:
         return min(heads, key=lambda c: (c.first, -c.last))
     around = [c for c in every if loop.instructions and loop.instructions[-1].line in c]
