@@ -25,7 +25,9 @@ F32 = np.dtype(np.float32)
 class Case:
     """One comparison. `goal`: the best peer's time over ours that is wanted. `work`: operations
     that count, of floating point or not; bytes moved where `unit` is "GB/s". `alone`: the same
-    calls, "tdsl" among them, on one thread; then what counts is our speedup over the peer's."""
+    calls, "tdsl" among them, on one thread; then what counts is our speedup over the peer's.
+    `bound_by`: the kind of multiply-adds that bound it, if they do; then 0.96 of their peak will do
+    for the goal, and `share` of it is wanted besides."""
 
     goal: float
     work: float
@@ -38,6 +40,8 @@ class Case:
     alone: Mapping[str, Call] = field(default_factory=dict)
     pause: float = 0.0  # seconds between sides, where threads of one would disturb the other
     absent: tuple[str, ...] = ()  # peers that are not installed
+    bound_by: str | None = None
+    share: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def exact_layer(
     kernel = compiled("conv2d", "conv2d", sizes, constants=constants, **options).prepare(w=w, b=b)
     kernel(x, y)
     error = checked(exact, y, 1e-5)
-    return Case(1.0, work, lambda: kernel(x, y), peers, error, str(kernel.schedule))
+    return Case(1.0, work, lambda: kernel(x, y), peers, error, str(kernel.schedule), bound_by="f32")
 
 
 def against_halide(side: int, c: int, k: int, taps: int, stride: int, pad: int) -> Case:
@@ -117,7 +117,7 @@ def against_halide(side: int, c: int, k: int, taps: int, stride: int, pad: int) 
     error = checked(exact, y, 1e-5, halide=other)
     work = 2.0 * taps * taps * c * exact.size
     peers = {"halide": pipeline}
-    return Case(1.0, work, lambda: kernel(x, y), peers, error, str(kernel.schedule))
+    return Case(1.0, work, lambda: kernel(x, y), peers, error, str(kernel.schedule), bound_by="f32")
 
 
 def winograd(side: int, c: int, k: int, taps: int, stride: int, pad: int, **options: Any) -> Case:
@@ -195,7 +195,10 @@ def qconv(side: int, channels: int, **options: Any) -> Case:
     error = checked(exact, y, step, onnxruntime=result.transpose(0, 2, 3, 1))
     peers = present(onnxruntime=onnx, torch=torch_qconv(x, w, bias, scale, xz, yz, exact))
     work = 2.0 * 9 * channels * exact.size
-    return Case(1.0, work, lambda: kernel(x, y), peers, error, str(kernel.schedule), unit="GOP/s")
+    return Case(
+        1.0, work, lambda: kernel(x, y), peers, error, str(kernel.schedule), unit="GOP/s",
+        bound_by="int8", share=0.92,
+    )  # fmt: skip
 
 
 def torch_qconv(

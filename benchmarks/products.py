@@ -72,7 +72,8 @@ def sgemm(m: int, n: int, k: int, goal: float, against: tuple[str, ...]) -> Case
         checked(exact, other, 1e-5)
     error = checked(exact, y, 1e-5)
     return Case(
-        goal, 2.0 * m * n * k, lambda: kernel(a, b, y), peers, error, str(kernel.schedule)
+        goal, 2.0 * m * n * k, lambda: kernel(a, b, y), peers, error, str(kernel.schedule),
+        bound_by="f32",
     )  # fmt: skip
 
 
@@ -87,7 +88,8 @@ def against_halide(n: int) -> Case:
         raise Absent("Halide is not installed")
     error = checked(exact, y, 1e-5, halide=other)
     return Case(
-        1.0, 2.0 * n**3, lambda: kernel(a, b, y), {"halide": pipeline}, error, str(kernel.schedule)
+        1.0, 2.0 * n**3, lambda: kernel(a, b, y), {"halide": pipeline}, error, str(kernel.schedule),
+        bound_by="f32",
     )  # fmt: skip
 
 
@@ -101,7 +103,7 @@ def packed(m: int, n: int, k: int) -> Case:
     error = checked(exact, y, 1e-5, onnxruntime=other)
     return Case(
         1.0, 2.0 * m * n * k, lambda: kernel(a, y), {"onnxruntime": ort}, error,
-        str(kernel.schedule),
+        str(kernel.schedule), bound_by="f32",
     )  # fmt: skip
 
 
@@ -129,7 +131,8 @@ def qgemm(n: int) -> Case:
     error = checked(exact, y, UNIT, onnxruntime=other)
     peers = present(onnxruntime=ort, torch=torch_qlinear(a, b, scale, za, zc, exact))
     return Case(
-        1.0, 2.0 * n**3, lambda: kernel(a, y), peers, error, str(kernel.schedule), unit="GOP/s"
+        1.0, 2.0 * n**3, lambda: kernel(a, y), peers, error, str(kernel.schedule), unit="GOP/s",
+        bound_by="int8", share=0.92,
     )  # fmt: skip
 
 
@@ -172,4 +175,6 @@ def bgemm(n: int) -> Case:
         tc = torch.empty(n, n, dtype=torch.bfloat16)
         peers["torch"] = torch_call(lambda: torch.mm(ta, tb, out=tc))
         checked(exact, tc.float().numpy(), 1e-2)
-    return Case(1.0, 2.0 * n**3, lambda: kernel(a16, y), peers, error, str(kernel.schedule))
+    return Case(
+        1.0, 2.0 * n**3, lambda: kernel(a16, y), peers, error, str(kernel.schedule), bound_by="bf16"
+    )

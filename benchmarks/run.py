@@ -24,8 +24,11 @@ from benchmarks.machine import FORCED, environment, facts
 from benchmarks.report import Measured, Row, Started, markdown, tables
 from benchmarks.startup import CommandFailed, commands, spent
 from tdsl.runtime.measure import compare
+from tdsl.runtime.peak import busy
+from tdsl.targets import native
 
 MARK = "TDSL_BENCH_PREPARED"
+PEAK = "peak"  # a side that is no peer
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 
 
@@ -104,6 +107,10 @@ def _row(name: str, case: Case, seconds: float) -> Row:
     """One comparison, measured."""
     sides = {"tdsl": case.ours, **case.peers}
     sides |= {alone(side): call for side, call in case.alone.items()}
+    of = native()
+    full = busy(case.bound_by, of.features, of.vector_bytes) if case.bound_by else None
+    if full is not None:
+        sides[PEAK] = full.call
     found = compare(sides, baseline="tdsl", seconds=seconds, clock=case.clock, pause=case.pause)
     best = min(case.peers, key=lambda peer: found[peer].ratio)
     ratio = found[best].ratio
@@ -111,9 +118,10 @@ def _row(name: str, case: Case, seconds: float) -> Row:
         ratio *= found[alone("tdsl")].ratio / found[alone(best)].ratio
     return Row(
         name, best, case.goal, ratio, found[best].spread,
-        {name: timing.seconds for name, timing in found.timings.items()},
+        {name: timing.seconds for name, timing in found.timings.items() if name != PEAK},
         case.work / found["tdsl"].seconds * 1e-9, case.unit, case.error,
         found.rounds, case.schedule, case.absent,
+        None if full is None else case.work / full.operations * found[PEAK].ratio, case.share,
     )  # fmt: skip
 
 

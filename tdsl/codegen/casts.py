@@ -117,6 +117,9 @@ def _with_floats(unit: Unit, arg: C, source: VType, result: VType) -> C:
     if found is not None:
         return found
     of, to = source.elem, result.elem
+    x86 = unit.target.family == "x86"
+    if x86 and of == F32 and to.is_integer and to.bits < 32 and _fits(unit, I32, source.lanes):
+        return _clamped(unit, arg, source, result)
     by_way_of: ElemType | None = None
     if (of.is_integer and of.bits < 32) or (of == F32 and to.is_integer and to.bits < 32):
         by_way_of = I32
@@ -126,7 +129,7 @@ def _with_floats(unit: Unit, arg: C, source: VType, result: VType) -> C:
         middle = VType(by_way_of, source.lanes)
         half = vector_cast(unit, "convert", arg, source, middle)
         return vector_cast(unit, "saturate", half, middle, result)
-    if of == F32 and to == I32 and unit.target.family == "x86":
+    if of == F32 and to == I32 and x86:
         return _truncate(unit, arg, source, result)
     if of.name == "bf16" and to == F32:
         bits = VType(TYPES["u32"], source.lanes)
@@ -184,12 +187,34 @@ def _upper_halves(unit: Unit, arg: C, source: VType, result: VType) -> C:
     return call(name, arg)
 
 
+def _clamped(unit: Unit, arg: C, source: VType, result: VType) -> C:
+    """To a narrow integer, whose limits are floats: clamped before, x86 truncates all that is left
+    right. Its max gives the second operand where one is NaN."""
+    name = f"tdsl_{source}_to_{result.elem}"
+    prefix, x = _prefix(unit, source), C("x")
+    low, high = (splat(unit, literal(unit, float(n), F32), source) for n in bounds(result.elem))
+    body = [f"x = {prefix}_max_ps(x, {low.text});", f"x = {prefix}_min_ps(x, {high.text});"]
+    if bounds(result.elem)[0] != 0:
+        zero = splat(unit, literal(unit, 0.0, F32), source)
+        number = plain_op(unit, "eq", [x, x], source, compare_type(source))
+        body.insert(0, f"x = {choose(unit, number, x, zero, source).text};")
+    whole = C(f"{prefix}_cvttps_epi32(x)")
+    narrow = _between_integers(unit, "convert", whole, VType(I32, source.lanes), result)
+    body.append(f"return {narrow.text};")
+    unit.function(unit.ctype(result), name, [f"{unit.ctype(source)} x"], body)
+    return call(name, arg)
+
+
+def _prefix(unit: Unit, source: VType) -> str:
+    bits = unit.physical(source.elem, source.lanes) * 32
+    return {128: "_mm", 256: "_mm256", 512: "_mm512"}[bits]
+
+
 def _truncate(unit: Unit, arg: C, source: VType, result: VType) -> C:
     """x86 gives INT_MIN for all that is out of range: the upper end and NaN are put right."""
     name = f"tdsl_{source}_to_{result.elem}"
     ctype, of = unit.ctype(result), unit.ctype(source)
-    bits = unit.physical(source.elem, source.lanes) * 32
-    prefix = {128: "_mm", 256: "_mm256", 512: "_mm512"}[bits]
+    prefix = _prefix(unit, source)
     mask, x = compare_type(source), C("x")
     top = splat(unit, literal(unit, 2.0**31, F32), source)
     beyond = plain_op(unit, "ge", [x, top], source, mask)
