@@ -40,6 +40,7 @@ from tdsl.ir.vector import (
     Reduce,
     Ref,
     Repeat,
+    Slide,
     Splat,
     Store,
     Value,
@@ -121,6 +122,11 @@ class ValuePrinter:
                 return repeat(unit, self(arg), arg.type, type)
             case Join(low, high):
                 return join(unit, self(low), self(high), type)
+            case Slide(low, high, start):
+                parts = (self(low), self(high), C(str(start)))
+                found = unit.apply("slide", kept(type.elem), type.lanes, *parts)
+                assert found is not None, "vectors are slid where there is a row"
+                return found
             case Part(arg, start):
                 return part(unit, self(arg), start, arg.type, type)
             case Dot(acc, first, second):

@@ -40,6 +40,7 @@ from tdsl.ir.vector import (
     Ref,
     Repeat,
     Scatter,
+    Slide,
     Splat,
     Store,
     Switch,
@@ -168,6 +169,8 @@ def _value(value: Value) -> str:
             return f"repeat({_value(arg)})"
         case Join(low, high):
             return f"join({_value(low)}, {_value(high)})"
+        case Slide(low, high, start):
+            return f"slide({_value(low)}, {_value(high)}, {start})"
         case Part(arg, start, type):
             return f"lanes({start}..{start + type.lanes}, {_value(arg)})"
         case Dot(acc, first, second, _, columns):

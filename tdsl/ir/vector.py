@@ -181,6 +181,16 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Slide:
+    """As many lanes from lane `start` on of two vectors of one type, one behind the other."""
+
+    low: Value
+    high: Value
+    start: int
+    type: VType
+
+
+@dataclass(frozen=True)
 class Dot:
     """Lane l is acc[l] plus the sum of first[g * l + t] * second[g * l + t] for t in 0..g, where
     the operands have g times the lanes.
@@ -217,7 +227,7 @@ class Column:
 
 Value = (
     Const | Ref | Iota | Splat | Load | Gather | Op | Cast | Choose | FirstLanes | Condition
-    | Reduce | Repeat | Join | Part | Dot | Column
+    | Reduce | Repeat | Join | Part | Slide | Dot | Column
 )  # fmt: skip
 
 # ---------------------------------------------------------------- code

@@ -46,6 +46,7 @@ from tdsl.ir.vector import (
     Ref,
     Repeat,
     Scatter,
+    Slide,
     Splat,
     Store,
     Switch,
@@ -341,6 +342,9 @@ class _Verifier:
                 fits = replace(arg.type, lanes=lanes) == type and start % lanes == 0
                 fits = fits and start + lanes <= arg.type.lanes and not type.is_mask
                 return None if fits else f"lanes {start}.. of {arg.type} as {type}"
+            case Slide(low, high, start):
+                fits = low.type == high.type == type and 0 < start < lanes and not type.is_mask
+                return None if fits else f"{low.type} and {high.type} from lane {start} as {type}"
             case Dot():
                 return self._dot_problem(value)
             case _:

@@ -37,6 +37,7 @@ from tdsl.ir.vector import (
     Ref,
     Repeat,
     Scatter,
+    Slide,
     Splat,
     Store,
     Switch,
@@ -45,7 +46,7 @@ from tdsl.ir.vector import (
 
 VALUES = (
     Const, Ref, Iota, Splat, Load, Gather, Op, Cast, Choose, FirstLanes, Condition, Reduce,
-    Repeat, Join, Part, Dot, Column,
+    Repeat, Join, Part, Slide, Dot, Column,
 )  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def operands(value: Value) -> tuple[Value, ...]:
             return args
         case Choose(mask, then, other):
             return (mask, then, other)
-        case Join(low, high):
+        case Join(low, high) | Slide(low, high):
             return (low, high)
         case Dot(acc, first, second):
             return (acc, first, second)

@@ -261,6 +261,8 @@ def rebuild(value: v.Value, args: list[v.Value]) -> v.Value:
             return v.Repeat(args[0], type)
         case v.Join(_, _, type):
             return v.Join(args[0], args[1], type)
+        case v.Slide(_, _, start, type):
+            return v.Slide(args[0], args[1], start, type)
         case v.Part(_, start, type):
             return v.Part(args[0], start, type)
         case v.Dot(_, _, _, type, columns):

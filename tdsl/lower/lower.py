@@ -20,6 +20,7 @@ from tdsl.lower.partition import partition
 from tdsl.lower.registers import CannotKeep
 from tdsl.lower.reuse import defined, share
 from tdsl.lower.rows import Rows
+from tdsl.lower.slides import slid
 from tdsl.lower.specialize import Specializer
 from tdsl.lower.storage import Stored
 from tdsl.lower.streams import plain, streamed
@@ -208,5 +209,6 @@ def _finished(
         body = folder.fold(body, Names(taken | defined(body.items)))
     shared = share(body, Names(taken | defined(body.items)))
     shared = by_lanes(shared, target)
+    shared = slid(shared, target)
     based = relative(shared, Names(taken | defined(shared.items)))
     return streamed(partition(based), program, streams)

@@ -48,6 +48,9 @@ from tdsl.lower.tables import YES, Env, Ints, OnData, Table, evaluate
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.rebuild import Miscompiled
 
+# Whose operands' leaves do not stand for lanes of the same number.
+APART = v.Ref | v.Repeat | v.Join | v.Slide | v.Choose | v.Part | v.Dot | v.Column
+
 
 @dataclass
 class Walk:
@@ -354,6 +357,11 @@ class Walk:
                     yield joined_leaf(leaf, type.lanes, high=False)
                 for leaf in self._leaves(high, table, scope, made):
                     yield joined_leaf(leaf, type.lanes, high=True)
+            case v.Slide(low, high, start, type):
+                lanes = np.arange(start, start + type.lanes)
+                for part, upper in ((low, False), (high, True)):
+                    for leaf in self._leaves(part, table, scope, made):
+                        yield at_places(joined_leaf(leaf, 2 * type.lanes, high=upper), lanes)
             case v.Choose(mask, then, other):
                 yield from self._leaves(mask, table, scope, made)
                 on = mask_of(mask, scope.lets, env)
@@ -372,7 +380,7 @@ class Walk:
                         yield at_places(leaf, at)
             case _:
                 pass
-        if not isinstance(value, v.Ref | v.Repeat | v.Join | v.Choose | v.Part | v.Dot | v.Column):
+        if not isinstance(value, APART):
             for operand in operands(value):
                 yield from self._leaves(operand, table, scope, made)
 

@@ -23,8 +23,9 @@ class Row:
     caches, to an address that is a multiple of the vector's bytes; stream.fence orders such stores.
     zip.low, zip.high: the lower or upper halves of two vectors, lanes in turn, inside each 16 bytes
     where there are groups: groups2.low, groups2.high: the lower or upper 16 bytes of each operand;
-    groups4.even, groups4.odd: of 16-byte groups 0 and 2, or 1 and 3, of each operand. `feature`:
-    what the processor must have beyond the target's own.
+    groups4.even, groups4.odd: of 16-byte groups 0 and 2, or 1 and 3, of each operand. slide: two
+    vectors, one behind the other, from lane operand 2 (a literal) on. `feature`: what the
+    processor must have beyond the target's own.
     """
 
     op: str

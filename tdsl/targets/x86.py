@@ -71,6 +71,9 @@ def _float_rows(width: int, mask_registers: bool) -> Iterator[Row]:
             for op, parts in (("even", "0x88"), ("odd", "0xdd")):
                 template = f"_mm512_shuffle_{shape}({{0}}, {{1}}, {parts})"
                 yield Row(f"groups4.{op}", elem, n, template)
+            of, to = _cast(width, s, "si512"), _cast(width, "si512", s)
+            moved = f"_mm512_alignr_epi{512 // n}({of}({{1}}), {of}({{0}}), {{2}})"
+            yield Row("slide", elem, n, f"{to}({moved})")
         for op, code in FLOAT_COMPARISONS.items():
             if mask_registers:
                 yield Row(op, elem, n, f"{p}_cmp_{s}_mask({{0}}, {{1}}, {code})")
@@ -125,6 +128,8 @@ def _moves(width: int, mask_registers: bool) -> Iterator[Row]:
             for op, parts in (("even", "0x88"), ("odd", "0xdd")):
                 template = f"_mm512_shuffle_i32x4({{0}}, {{1}}, {parts})"
                 yield Row(f"groups4.{op}", elem, n, template)
+            if size >= 4:
+                yield Row("slide", elem, n, f"_mm512_alignr_epi{bits}({{1}}, {{0}}, {{2}})")
         if width == 16 and elem not in ("f16", "bf16", "bool"):
             for half in (1, 2, 4, 8):
                 if half >= size:

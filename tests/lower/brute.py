@@ -324,6 +324,9 @@ class Vector:
                 return self.value(arg, env) * (lanes // arg.type.lanes)
             case v.Join(low, high):
                 return [*self.value(low, env), *self.value(high, env)]
+            case v.Slide(low, high, start):
+                both = [*self.value(low, env), *self.value(high, env)]
+                return both[start : start + lanes]
             case v.Dot(acc, first, second):
                 pairs = zip(self.value(first, env), self.value(second, env), strict=True)
                 products = [_product(a, b) for a, b in pairs]

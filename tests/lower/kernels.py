@@ -171,6 +171,18 @@ schedule gemm for any {
 }
 """
 
+SLIDES = """
+kernel near(N) {
+    in x: i32[N + 2]
+    out y: i32[N]
+    y[i] = x[i] + 2 * x[i + 1] - x[i + 2]
+}
+schedule near for any {
+    split i by 32 -> io, ii
+    vectorize ii
+}
+"""
+
 KERNELS = {
     "tile": TILE,
     "blocked": BLOCKED,
@@ -183,6 +195,7 @@ KERNELS = {
     "copies": COPIES,
     "dots": DOTS,
     "overrun": OVERRUN,
+    "slides": SLIDES,
 }
 
 

@@ -192,6 +192,15 @@ def memory(node: Any) -> Iterator[Mutation]:
                 yield "stride one more", replace(node, stride=stride)
 
 
+def slides(node: Any) -> Iterator[Mutation]:
+    match node:
+        case v.Slide(low, high, start, type):
+            for lane in {start - 1, start + 1} & set(range(1, type.lanes)):
+                yield "slide off by one", replace(node, start=lane)
+            yield "slide swapped", replace(node, low=high, high=low)
+            yield "slide dropped", low
+
+
 def masks(node: Any) -> Iterator[Mutation]:
     match node:
         case v.FirstLanes(count):
@@ -217,4 +226,4 @@ def origins(node: Any) -> Iterator[Mutation]:
 
 
 LOOPS: tuple[Mutator, ...] = (bounds, blocks, choices, nests, instances, dims)
-VECTOR: tuple[Mutator, ...] = (bounds, blocks, choices, memory, masks, origins)
+VECTOR: tuple[Mutator, ...] = (bounds, blocks, choices, memory, slides, masks, origins)
