@@ -13,6 +13,7 @@ import islpy as isl
 
 from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Select, Size, Var
 from tdsl.ir.types import BOOL
+from tdsl.polyhedral.pieces import coalesced
 
 CTX = isl.DEFAULT_CONTEXT
 
@@ -98,11 +99,10 @@ def pw_aff(expr: Expr, where: Scope) -> isl.PwAff:
             chosen = region(condition, where)
             if not chosen.exact:
                 raise NotAffine(condition)
-            return (
+            return coalesced(
                 pw_aff(then, where)
                 .intersect_domain(chosen.may)
                 .union_add(pw_aff(other, where).subtract_domain(chosen.may))
-                .coalesce()
             )
         case Op(op, args, type) if type == INDEX:
             return _operation(expr, op, [pw_aff(a, where) for a in args], where)
@@ -222,7 +222,7 @@ def _both(a: Region, b: Region) -> Region:
 
 
 def _either(a: Region, b: Region) -> Region:
-    may = a.may.union(b.may).coalesce()
+    may = coalesced(a.may.union(b.may))
     exact = a.exact and b.exact
     return Region(may, may if exact else a.must.union(b.must), exact)
 
@@ -235,4 +235,4 @@ def points(conditions: Sequence[Expr], where: Scope) -> isl.Set:
         if not part.exact:
             raise NotAffine(condition)
         result = result.intersect(part.may)
-    return result.coalesce()
+    return coalesced(result)

@@ -21,6 +21,7 @@ from tdsl.ir.kernel import INDEX, Const, Expr, Op, Size, Var
 from tdsl.polyhedral.dims import SET, Leaf, leaf
 from tdsl.polyhedral.from_isl import from_ast
 from tdsl.polyhedral.leaves import Code, Kept, Point, Repeat, Sequence_, points
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Loop
 
@@ -138,10 +139,10 @@ def _all_in_one(domains: Sequence[isl.Set], depth: int) -> bool:
     if len(domains) < 2:
         return False
     parts = _outer(domains, depth)
-    union = reduce(isl.Set.union, parts).coalesce()
+    union = coalesced(reduce(isl.Set.union, parts))
     if union.n_basic_set() < 2:
         return False
-    plain = (p for p in map(isl.Set.coalesce, parts) if p.n_basic_set() == 1)
+    plain = (p for p in map(coalesced, parts) if p.n_basic_set() == 1)
     return any(union.is_subset(p) for p in plain)
 
 

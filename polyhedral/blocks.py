@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import islpy as isl
 
+from tdsl.polyhedral.pieces import coalesced
+
 
 def over(value: isl.PwAff, coordinate: isl.PwAff) -> isl.PwAff:
     """An expression in sizes as a function on the domain of a coordinate."""
@@ -14,7 +16,7 @@ def block(coordinate: isl.PwAff, anchor: isl.PwAff | None, factor: int) -> isl.P
     """(c - anchor) // factor"""
     if anchor is not None:
         coordinate = coordinate.sub(over(anchor, coordinate))
-    return _floor_div(coordinate, factor).coalesce()
+    return coalesced(_floor_div(coordinate, factor))
 
 
 def _floor_div(value: isl.PwAff, divisor: int) -> isl.PwAff:
@@ -31,9 +33,11 @@ def balanced(coordinate: isl.PwAff, anchor: isl.PwAff, last: isl.PwAff, factor: 
     offset = coordinate.sub(over(anchor, coordinate))
     usual = _floor_div(offset, factor)
     moved = offset.ge_set(start.add(half)).intersect(final.ge_set(number(final, 1)))
-    return isl.PwAff.union_add(
-        final.intersect_domain(moved), usual.intersect_domain(moved.complement())
-    ).coalesce()
+    return coalesced(
+        isl.PwAff.union_add(
+            final.intersect_domain(moved), usual.intersect_domain(moved.complement())
+        )
+    )
 
 
 def number(like: isl.PwAff, value: int) -> isl.PwAff:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import islpy as isl
 
+from tdsl.polyhedral.pieces import coalesced
+
 
 def in_one_piece(points: isl.Set) -> isl.Set:
     """The same set by plain bounds, where those say all; isl makes a loop of each piece."""
@@ -17,7 +19,7 @@ def plain_start(values: isl.Map, dim: int = 0) -> isl.PwAff:
 
     Rows 14 b..14 b + 14 that lie in 96 a..96 a + 96 start at 14 b: then all blocks look alike.
     """
-    least = values.dim_min(dim).coalesce()
+    least = coalesced(values.dim_min(dim))
     if least.n_piece() == 1:
         # Where there are no values, any expression will do.
         return isl.PwAff.from_aff(least.get_pieces()[0][1])

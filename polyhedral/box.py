@@ -23,6 +23,7 @@ from tdsl.polyhedral.extent import UNBOUNDED
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.inits import coordinate_map
 from tdsl.polyhedral.model import extent_of
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.tree import Loop
 
@@ -127,7 +128,7 @@ class Box:
             if old.array != self.source.name:
                 return replace(old, subscript=subscript)
             whole = place.flat_range_product(old.map.reset_tuple_id(OUT))
-            map_ = whole.apply_range(self.to).coalesce()
+            map_ = coalesced(whole.apply_range(self.to))
             new = self.subscript(subscript, offsets)
             return replace(old, array=self.name, map=map_, subscript=new)
 
@@ -170,7 +171,7 @@ def touched(
 ) -> isl.Map:
     """Coordinates of the loops -> the elements of the array that the accesses touch there."""
     maps = (elements(stmt, access, loops) for stmt, access in accesses)
-    found = reduce(isl.Map.union, maps).coalesce()
+    found = coalesced(reduce(isl.Map.union, maps))
     return found.intersect_params(program.context).intersect_range(program.extents[array])
 
 
@@ -250,7 +251,7 @@ def _length(program: Program, whole: Expr, most: isl.PwAff) -> Expr:
 
 def _greatest(program: Program, lasts: isl.Set) -> Expr | None:
     """One more than the greatest of some values, as an expression of sizes; None: not worth it."""
-    most = lasts.dim_max(0).coalesce().gist(program.context)
+    most = coalesced(lasts.dim_max(0)).gist(program.context)
     if most.n_piece() > MOST_PIECES:
         return None
     sizes = [Size(s) for s in program.params]

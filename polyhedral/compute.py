@@ -22,6 +22,7 @@ from tdsl.polyhedral.edit import EditError, sequence
 from tdsl.polyhedral.inits import coordinate_map, init_coordinates
 from tdsl.polyhedral.need import group_of, is_pure, needed_by, readers_of, with_init
 from tdsl.polyhedral.nests import inserted, joined, nest_of_group, only, without
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.placing import Places
 from tdsl.polyhedral.program import Dependence, Program, Stmt
 from tdsl.polyhedral.stage import path_to
@@ -139,12 +140,12 @@ def finish(
             parts.append(read.apply_range(place))
     if not parts:
         raise EditError(f"{name} reads nothing that {at[0]} writes in {at[1]}")
-    last = reduce(isl.Map.union, parts).intersect_params(program.context).lexmax().coalesce()
+    last = coalesced(reduce(isl.Map.union, parts).intersect_params(program.context).lexmax())
     missing = stmt.domain.intersect_params(program.context).subtract(last.domain())
     if not missing.is_empty():
         raise EditError(f"some instances of {name} read nothing that {at[0]} writes in {at[1]}")
     where_last = isl.PwMultiAff.from_map(last)
-    functions = tuple(where_last.get_at(k).coalesce().gist(stmt.domain) for k in range(len(loops)))
+    functions = tuple(coalesced(where_last.get_at(k)).gist(stmt.domain) for k in range(len(loops)))
     where = Places(loops, (), {name: stmt.domain}, {name: functions}, ())
     nest, aliases = nest_of_group(tree, (name,), loops, where, program)
     rest = without(tree, frozenset((name,)))
@@ -181,5 +182,5 @@ def moved_dependences(
             back = old[d.sink].intersect_domain(program.statements[d.sink].domain)
             map_ = map_.apply_range(back.reverse())
         if not map_.is_empty():
-            result.append(d if map_ is d.map else replace(d, map=map_.coalesce()))
+            result.append(d if map_ is d.map else replace(d, map=coalesced(map_)))
     return tuple(result)

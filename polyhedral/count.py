@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import islpy as isl
 
 from tdsl.polyhedral.budget import bounded
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program
 
 
@@ -27,7 +28,7 @@ def _at(domain: isl.Set, program: Program, sizes: Mapping[str, int]) -> isl.Set:
         if place >= 0:
             domain = domain.fix_val(isl.dim_type.param, place, isl.Val(sizes[size]))
     count = domain.dim(isl.dim_type.param)
-    return domain.project_out(isl.dim_type.param, 0, count).coalesce()
+    return coalesced(domain.project_out(isl.dim_type.param, 0, count))
 
 
 def _count(points: isl.Set) -> int:

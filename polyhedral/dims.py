@@ -30,6 +30,7 @@ from tdsl.polyhedral.bounds import in_one_piece, largest_spread, plain_start
 from tdsl.polyhedral.from_isl import from_aff, from_constraint, from_pw_aff, from_set
 from tdsl.polyhedral.leaves import Point, is_reduced
 from tdsl.polyhedral.packed_reads import reading
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.starts import start
 from tdsl.polyhedral.tree import Loop
@@ -102,11 +103,11 @@ def leaf(
     placed = key
     for dim in point.dims:
         placed = placed.flat_range_product(dim.coords[stmt.name].as_map())
-    placed = placed.intersect_domain(domain).coalesce()
-    absolute = placed.range().coalesce()
+    placed = coalesced(placed.intersect_domain(domain))
+    absolute = coalesced(placed.range())
     depth = len(outer)
-    scanned = absolute.apply(_from_start(absolute, depth, ranges)).coalesce()
-    outside = _in_one_piece(scanned.project_out(SET, depth, len(ranges)).coalesce())
+    scanned = coalesced(absolute.apply(_from_start(absolute, depth, ranges)))
+    outside = _in_one_piece(coalesced(scanned.project_out(SET, depth, len(ranges))))
 
     coordinates: list[Expr] = [Var(f"c{k}") for k in range(depth)]
     inner = [Var(f"{dim.name}'{k}") for k, dim in enumerate(point.dims)]
@@ -155,7 +156,7 @@ def _plain(
     if reads is None:
         return None
     others = key.intersect_domain(stmt.domain.subtract(reads)).intersect_params(program.context)
-    where = _in_one_piece(outside.subtract(others.range()).coalesce())
+    where = _in_one_piece(coalesced(outside.subtract(others.range())))
     if where.is_empty() or len(where.get_basic_sets()) > 1:
         return None
     return from_set(where.gist(outside), names, sizes)
@@ -187,7 +188,7 @@ def _range(
     statement = stmt.name
     coordinate = dim.coords[statement]
     fixed = None if is_reduced(stmt, dim) else around
-    values = key.intersect_domain(domain).reverse().apply_range(coordinate.as_map()).coalesce()
+    values = coalesced(key.intersect_domain(domain).reverse().apply_range(coordinate.as_map()))
     info = dim.inner_of
     block = [k for k, p in enumerate(outer) if info is not None and p.name == info.outer]
     regular = info is not None and not info.tail.balanced and info.tail.mode != "shift"
@@ -213,7 +214,7 @@ def _range(
             # A phase, say, takes one of the places in each block.
             block_of = number.scale_val(isl.Val(info.factor))
             taken = key.intersect_domain(domain).reverse()
-            taken = taken.apply_range(coordinate.sub(block_of).as_map()).coalesce()
+            taken = coalesced(taken.apply_range(coordinate.sub(block_of).as_map()))
             room = largest_spread(taken)
             few = room is not None and room < info.factor
             if few and room is not None:
@@ -241,7 +242,7 @@ def _steady(values: isl.Map, fixed: int | None, most: int) -> tuple[isl.Map, isl
     depth = values.dim(isl.dim_type.in_)
     if fixed is None or not start.involves_dims(isl.dim_type.in_, fixed, depth - fixed):
         return values, start
-    every = values.project_out(isl.dim_type.in_, fixed, depth - fixed).coalesce()
+    every = coalesced(values.project_out(isl.dim_type.in_, fixed, depth - fixed))
     spread = largest_spread(every)
     if spread is None or spread > most:
         return values, start
@@ -325,7 +326,7 @@ def _first_of_blocks(
 ) -> isl.PwAff | None:
     """As `_anchor`, where the blocks are counted from a coordinate that the outer loops choose."""
     offset = coordinate.sub(block.scale_val(isl.Val(factor)))
-    found = key.reverse().apply_range(offset.as_map()).coalesce()
+    found = coalesced(key.reverse().apply_range(offset.as_map()))
     spread = largest_spread(found)
     return plain_start(found) if spread is not None and spread <= factor else None
 
@@ -338,7 +339,7 @@ def _anchor(block: isl.PwAff, coordinate: isl.PwAff, factor: int) -> isl.PwAff |
     most = spread.dim_max_val(0)
     if spread.is_empty() or not most.is_int() or most.to_python() >= factor:
         return None  # the block was reversed, say
-    pieces = seen.dim_min(0).coalesce().get_pieces()
+    pieces = coalesced(seen.dim_min(0)).get_pieces()
     return isl.PwAff.from_aff(pieces[0][1]) if len(pieces) == 1 else None
 
 
@@ -384,7 +385,7 @@ def _counts(
     for k, r in enumerate(ranges):
         known = known.lower_bound_val(SET, depth + k, isl.Val(0))
         known = known.upper_bound_val(SET, depth + k, isl.Val(r.extent - 1))
-    rest = scanned.gist(known).coalesce()
+    rest = coalesced(scanned.gist(known))
     if rest.plain_is_universe():
         return [None] * len(ranges), None, None
     basics = rest.get_basic_sets()
@@ -392,7 +393,7 @@ def _counts(
         # Parts that differ in what is known alone: their common bounds say all.
         hull = rest.simple_hull().to_set()
         if hull.intersect(known).is_equal(scanned.intersect(known)):
-            rest = hull.gist(known).coalesce()
+            rest = coalesced(hull.gist(known))
             basics = rest.get_basic_sets()
     single = None
     if len(basics) == 1 and not any(r.text for r in ranges):
@@ -482,7 +483,7 @@ def _box(
     counts: list[Expr | None] = []
     for k, r in enumerate(ranges):
         last = r.values.lexmax_pw_multi_aff().get_at(0)
-        length = last.sub(r.start).gist(outside).coalesce()  # one less than the count
+        length = coalesced(last.sub(r.start).gist(outside))  # one less than the count
         here = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, depth + k))
         product = product.lower_bound_val(SET, depth + k, isl.Val(0))
         product = product.intersect(here.le_set(_after(outer, last.sub(r.start))))

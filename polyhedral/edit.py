@@ -17,6 +17,7 @@ from tdsl.polyhedral.bounds import plain_start
 from tdsl.polyhedral.extent import greatest, least
 from tdsl.polyhedral.inits import coordinate_map, init_coordinates, is_reduction_loop
 from tdsl.polyhedral.leaves import is_dim
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, SplitInfo, Tail, loops_of, path, statements
 
@@ -137,7 +138,7 @@ def local_starts(program: Program, loop: Loop, host: Sequence[Loop]) -> dict[str
         found = found.intersect_params(program.context)
         values = found if values is None else values.union(found)
     assert values is not None
-    start = plain_start(values.coalesce())
+    start = plain_start(coalesced(values))
     if start.n_piece() == 0:  # there are no instances
         start = isl.PwAff.from_aff(isl.Aff.zero_on_domain_space(start.get_domain_space()))
     return {s: start.pullback_pw_multi_aff(place) for s, place in places.items()}

@@ -8,6 +8,7 @@ from functools import reduce
 import islpy as isl
 
 from tdsl.polyhedral.budget import bounded
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.tree import Loop, Node, loops_of, statements
 
@@ -39,7 +40,7 @@ def visited(program: Program, loops: Sequence[Loop]) -> isl.Set:
 
 
 def _union(parts: Sequence[isl.Set], program: Program) -> isl.Set:
-    return reduce(lambda a, b: a.union(b), parts).intersect_params(program.context).coalesce()
+    return coalesced(reduce(lambda a, b: a.union(b), parts).intersect_params(program.context))
 
 
 @bounded("the least coordinate of a loop")
@@ -55,7 +56,7 @@ def greatest(program: Program, loop: Loop) -> isl.PwAff | None:
 
 
 def _one_expression(value: isl.PwAff, program: Program) -> isl.PwAff | None:
-    pieces = value.coalesce().gist(program.context).get_pieces()
+    pieces = coalesced(value).gist(program.context).get_pieces()
     if len(pieces) != 1:
         return None
     # Outside its piece the domain is empty: the expression may be used everywhere.

@@ -26,6 +26,7 @@ from tdsl.polyhedral.extent import UNBOUNDED
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.inits import is_reduction_loop
 from tdsl.polyhedral.parts import selecting
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Program, Stmt, free_array, free_statement
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
 
@@ -72,7 +73,7 @@ class _Stages:
             result = result.flat_range_product(part.as_map())
             subscript.append(simplify(sub(Var(name), from_pw_aff(low, (), sizes))))
         result = result.set_tuple_name(OUT, self.elements.get_tuple_name())
-        return Access(self.name, result.coalesce(), tuple(subscript), True, self.old.write.span)
+        return Access(self.name, coalesced(result), tuple(subscript), True, self.old.write.span)
 
 
 @bounded("the two stages of a reduction")
@@ -208,13 +209,13 @@ def _stages(
 def _ends(values: isl.Set, dim: int, program: Program) -> tuple[isl.PwAff, isl.PwAff]:
     """The least and greatest value of a dimension; a constant for the greatest where one holds
     for all sizes, as for the places in a block."""
-    low = values.dim_min(dim).coalesce().gist(program.context)
+    low = coalesced(values.dim_min(dim)).gist(program.context)
     pieces = low.get_pieces()
     if len(pieces) != 1:
         raise EditError("the first of the partial results is no single expression of sizes")
     # Outside its piece there are no values: the expression may be used everywhere.
     low = isl.PwAff.from_aff(pieces[0][1])
-    high = values.dim_max(dim).coalesce()
+    high = coalesced(values.dim_max(dim))
     most = high.max_val()
     if most.is_int() and most.to_python() < UNBOUNDED:
         return low, number(low, int(most.to_python()))
@@ -246,9 +247,9 @@ def _total(stages: _Stages) -> Stmt:
     """S over L alone."""
     old = stages.old
     change = stages.full.apply_range(stages.short)
-    domain = old.domain.apply(change).coalesce()
+    domain = coalesced(old.domain.apply(change))
     read = stages.to_partial(domain)
-    write = replace(old.write, map=old.write.map.apply_domain(change).coalesce())
+    write = replace(old.write, map=coalesced(old.write.map.apply_domain(change)))
     kind = stages.program.arrays[old.write.array].type
     return replace(
         old,

@@ -17,6 +17,7 @@ from tdsl.polyhedral.flowmatch import Matched
 from tdsl.polyhedral.flowparts import Side
 from tdsl.polyhedral.flowreads import Read
 from tdsl.polyhedral.lastwrites import Clock, Event, Seen, everywhere, last_writes, simple
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Stmt
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
@@ -211,7 +212,7 @@ class Group:
         for read in self.reads:
             if read.base is not None:
                 parts.append(read.event.place.reverse().apply_range(read.base.element))
-        return reduce(isl.Map.union, parts).coalesce()
+        return coalesced(reduce(isl.Map.union, parts))
 
     @cached_property
     def constant(self) -> bool:
@@ -258,7 +259,7 @@ class Group:
                     if asked is not None:
                         free = everywhere(element)
                         target = self.new.at(read.stmt, read.stmt.write.array, free)
-                        points = target.intersect_range(asked).domain().coalesce()
+                        points = coalesced(target.intersect_range(asked).domain())
                         self.reads[n] = _only(read, points)
 
     def _asked(self, of: str, array: str, claims: Mapping[str, Elements]) -> isl.Set | None:
@@ -279,9 +280,9 @@ class Group:
             if element is not None:
                 if read.stmt is not None:
                     element = self.new.at(read.stmt, array, element)
-                part = element.range().coalesce()
+                part = coalesced(element.range())
                 result = part if result is None else result.union(part)
-        return None if result is None else result.coalesce()
+        return None if result is None else coalesced(result)
 
     @cached_property
     def moved(self) -> Mapping[str, Elements]:
@@ -333,7 +334,7 @@ class Group:
         back = at.reverse()
         result = {}
         for array, maps in parts.items():
-            whole = back.apply_range(reduce(isl.Map.union, maps)).coalesce()
+            whole = coalesced(back.apply_range(reduce(isl.Map.union, maps)))
             if not whole.is_empty():
                 result[array] = whole
         return result

@@ -11,6 +11,7 @@ import islpy as isl
 from tdsl.polyhedral.flowgroup import Group, initial
 from tdsl.polyhedral.flowreads import Read
 from tdsl.polyhedral.flowtext import FlowChanged
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Stmt
 
 
@@ -30,13 +31,13 @@ class Holds:
         copies, group = self.group.copies, self.group
         for _, stmt, _ in copies:
             moves = group.matched.copies[stmt.name].read.domain()
-            self._bad[stmt.name] = stmt.domain.subtract(moves).coalesce()
+            self._bad[stmt.name] = coalesced(stmt.domain.subtract(moves))
         for _ in range(len(copies) + 2):
             grown = False
             for read, stmt, at in copies:
                 there = self.without(read).apply(at)
                 if not there.is_subset(self._bad[stmt.name]):
-                    self._bad[stmt.name] = self._bad[stmt.name].union(there).coalesce()
+                    self._bad[stmt.name] = coalesced(self._bad[stmt.name].union(there))
                     grown = True
             if not grown:
                 return
@@ -65,7 +66,7 @@ class Holds:
             if initial(group.new, read.array) and read.array == array and not nothing.is_empty():
                 home = read.event.place.intersect(element).domain()
                 held.append(nothing.intersect(home).intersect(through.last.nothing[read.key]))
-        return reduce(isl.Set.subtract, held, self.wanted(read)).coalesce()
+        return coalesced(reduce(isl.Set.subtract, held, self.wanted(read)))
 
     def wanted(self, read: Read) -> isl.Set:
         """The points whose value the base has: where data decide the element, others may be named

@@ -10,6 +10,7 @@ import islpy as isl
 from tdsl.polyhedral.flowgroup import Group, Through, own
 from tdsl.polyhedral.flowreads import Read
 from tdsl.polyhedral.flowtext import FlowChanged
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Stmt
 from tdsl.polyhedral.text import instance_text, sizes_text
 from tdsl.polyhedral.witness import smallest
@@ -191,4 +192,4 @@ def _together(through: Through, key: str, element: isl.Map, update: Stmt) -> isl
     result = isl.Map.empty(space)
     for part in parts:
         result = result.union(part.set_tuple_name(OUT, update.tuple_name))
-    return result.coalesce()
+    return coalesced(result)

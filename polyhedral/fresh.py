@@ -22,6 +22,7 @@ from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.inits import coordinate_map
 from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.model import extent_of, nest_indices
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
 from tdsl.polyhedral.tree import Loop, Node, loops, loops_of, statements
 
@@ -137,7 +138,7 @@ def _iterations(
         found = indices.reverse().apply_range(place)
         result = found if result is None else result.union(found)
     assert result is not None
-    return result.intersect_params(program.context).coalesce()
+    return coalesced(result.intersect_params(program.context))
 
 
 def only_private(
@@ -205,7 +206,7 @@ def _range(
         own = own.project_out(SET, 0, column).reset_tuple_id()
         values = own if values is None else values.union(own)
     assert values is not None
-    values = values.intersect_params(program.context).coalesce()
+    values = coalesced(values.intersect_params(program.context))
     sizes = [Size(s) for s in program.params]
     end = from_pw_aff(_at_sizes(values.dim_max(0), program), [], sizes)
     hi = add(end, const(1))
@@ -219,7 +220,7 @@ def _range(
 
 
 def _at_sizes(value: isl.PwAff, program: Program) -> isl.PwAff:
-    return value.coalesce().gist(program.context)
+    return coalesced(value).gist(program.context)
 
 
 @dataclass(frozen=True)
@@ -251,7 +252,7 @@ class _Grow:
                 index = index.sub(low.insert_domain(space))
             result = result.flat_range_product(index.as_map())
         result = result.flat_range_product(access.map.reset_tuple_id(OUT))
-        result = result.set_tuple_name(OUT, self.tuple_name).coalesce()
+        result = coalesced(result.set_tuple_name(OUT, self.tuple_name))
         return replace(access, map=result, subscript=(*self.offsets, *subscript))
 
     def _expr(self, expr: Expr) -> Expr:

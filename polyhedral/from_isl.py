@@ -10,6 +10,7 @@ import islpy as isl
 from tdsl.ir.index import add, const, maximum, minimum, scale, simplify
 from tdsl.ir.kernel import INDEX, Const, Expr, Op, Select
 from tdsl.ir.types import BOOL
+from tdsl.polyhedral.pieces import coalesced
 
 _BINARY = {
     isl.ast_expr_op_type.add: "add",
@@ -96,7 +97,7 @@ def from_pw_aff(value: isl.PwAff, dims: Sequence[Expr], params: Sequence[Expr]) 
 
     Dimensions with one coefficient in all pieces stand outside the choice: `start(o) + lane`.
     """
-    pieces = value.coalesce().get_pieces()
+    pieces = coalesced(value).get_pieces()
     if not pieces:
         return const(0)  # of an empty domain: nobody asks for a value
     shared: list[Expr] = []
@@ -127,7 +128,7 @@ def _without(aff: isl.Aff, position: int) -> isl.Aff:
 def from_set(points: isl.Set, dims: Sequence[Expr], params: Sequence[Expr]) -> Expr:
     """Membership in a set without existentials beyond divisions, as a condition."""
     alternatives: Expr | None = None
-    for basic in points.compute_divs().coalesce().get_basic_sets():
+    for basic in coalesced(points.compute_divs()).get_basic_sets():
         conjunction: Expr = Const(True, BOOL)
         for constraint in basic.get_constraints():
             part = from_constraint(constraint, dims, params)

@@ -40,7 +40,7 @@ class _Longer:
 
 def is_plain(coordinate: isl.PwAff) -> bool:
     """Whether a coordinate is one sum of multiples of indices."""
-    pieces = coordinate.coalesce().get_pieces()
+    pieces = coalesced(coordinate).get_pieces()
     if len(pieces) != 1:
         return False
     aff = pieces[0][1]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import islpy as isl
 
 from tdsl.polyhedral.budget import bounded
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq
 
@@ -174,13 +175,13 @@ def _first_term(init: Stmt, stmt: Stmt, coords: Sequence[isl.PwAff]) -> list[isl
         )
     place = coordinate_map(coords)
     first = terms.apply_range(place).lexmin_pw_multi_aff()
-    without = init.domain.subtract(first.domain()).coalesce()
+    without = coalesced(init.domain.subtract(first.domain()))
     result = []
     for position in range(len(coords)):
-        value = first.get_at(position).coalesce()
+        value = coalesced(first.get_at(position))
         if not without.is_empty():
             least = _least(stmt.domain.apply(place), position, init)
-            value = value.union_add(least.intersect_domain(without)).coalesce()
+            value = coalesced(value.union_add(least.intersect_domain(without)))
         result.append(value)
     return result
 

@@ -24,6 +24,7 @@ from tdsl.polyhedral.edit import EditError, sequence
 from tdsl.polyhedral.fresh import around
 from tdsl.polyhedral.from_isl import from_pw_aff, from_set
 from tdsl.polyhedral.model import with_value
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Dependence, Program, Stmt
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, statements
 
@@ -145,7 +146,7 @@ class _Meaning:
         self._ways: list[tuple[Expr, Expr]] = []  # where, what: both over the element's names
         for writer in writers:
             assert writer.value is not None
-            elements = writer.write.map.range().gist(everything).coalesce()
+            elements = coalesced(writer.write.map.range().gist(everything))
             where = from_set(elements, places, sizes)
             index = self._instance(program, writer, places, sizes)
             self._ways.append((where, substitute(writer.value, index)))

@@ -16,6 +16,7 @@ from functools import reduce
 import islpy as isl
 
 from tdsl.polyhedral.order import before, paths
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.tree import Loop, Node
 
@@ -125,7 +126,7 @@ def last_writes(reads: Iterable[Event], writes: Iterable[Event]) -> Seen:
             unseen = sink.place.domain()
             for pairs in earlier.values():
                 unseen = unseen.subtract(pairs.domain())
-            nothing[sink.key] = unseen.coalesce()
+            nothing[sink.key] = coalesced(unseen)
             if not _is_last(sink, sources, earlier, found[sink.key], nothing[sink.key]):
                 raise Inconsistent("isl does not tell the last writes")
     return Seen(found, nothing)
@@ -141,10 +142,10 @@ def _flow(
     flow = access.set_schedule_map(times).compute_flow()
     found: dict[str, dict[str, isl.Map]] = {s.key: {} for s in sinks}
     for pair in _maps(flow.get_may_dependence()):
-        found[pair.get_tuple_name(OUT)][pair.get_tuple_name(IN)] = pair.reverse().coalesce()
+        found[pair.get_tuple_name(OUT)][pair.get_tuple_name(IN)] = coalesced(pair.reverse())
     nothing = {s.key: isl.Set.empty(s.place.domain().get_space()) for s in sinks}
     for unseen in _maps(flow.get_may_no_source()):
-        nothing[unseen.get_tuple_name(IN)] = unseen.domain().coalesce()
+        nothing[unseen.get_tuple_name(IN)] = coalesced(unseen.domain())
     return found, nothing
 
 
@@ -186,7 +187,7 @@ def _latest(writes: Sequence[Event], earlier: Mapping[str, isl.Map]) -> dict[str
     for write in writes:
         pairs = earlier[write.key].intersect(greatest.apply_range(write.time.reverse()))
         if not pairs.is_empty():
-            result[write.key] = pairs.coalesce()
+            result[write.key] = coalesced(pairs)
     return result
 
 
@@ -211,5 +212,5 @@ def simple(function: isl.Map, domain: isl.Set) -> isl.Map:
 def everywhere(function: isl.Map) -> isl.Map:
     """The function without its domain, where one expression gives it."""
     pieces: list[isl.MultiAff] = []
-    isl.PwMultiAff.from_map(function).coalesce().foreach_piece(lambda _, p: pieces.append(p))
+    coalesced(isl.PwMultiAff.from_map(function)).foreach_piece(lambda _, p: pieces.append(p))
     return isl.Map.from_multi_aff(pieces[0]) if len(pieces) == 1 else function

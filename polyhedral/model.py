@@ -29,6 +29,7 @@ from tdsl.ir.kernel import (
 from tdsl.ir.types import BOOL
 from tdsl.polyhedral.affine import NotAffine, Scope, points, pw_aff, region, scope, set_space
 from tdsl.polyhedral.budget import bounded
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.ranges import Range, value_range
 from tdsl.polyhedral.text import expr_text
@@ -326,7 +327,7 @@ class _Maker:
                 part, exact = self._between(index, where, domain, array, span), False
             result = result.flat_range_product(part)
         result = result.set_tuple_name(isl.dim_type.out, tuple_name)
-        return Access(array, result.coalesce(), subscript, exact, span)
+        return Access(array, coalesced(result), subscript, exact, span)
 
     def _between(
         self, index: Expr, where: Scope, domain: isl.Set, array: str, span: Span | None

@@ -13,6 +13,7 @@ import islpy as isl
 from tdsl.polyhedral.edit import EditError
 from tdsl.polyhedral.inits import coordinate_map
 from tdsl.polyhedral.model import nest_indices, nest_of
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.tree import Loop, Node, loops_of
 
@@ -75,7 +76,7 @@ def needed_by(
             if a.array in arrays:
                 part = place.apply_range(a.map).intersect_params(program.context)
                 known = elements.get(a.array)
-                elements[a.array] = part if known is None else known.union(part).coalesce()
+                elements[a.array] = part if known is None else coalesced(known.union(part))
     result: dict[str, isl.Map] = {}
     wrote = {m.name: m.write.map.intersect_domain(m.domain).reverse() for m in members}
     for member in members:
@@ -98,7 +99,7 @@ def needed_by(
                         f"{member.name} stands in {loop.name} already, and one iteration of it "
                         f"reads what {member.name} computes in another"
                     )
-        result[member.name] = needed.coalesce()
+        result[member.name] = coalesced(needed)
     return result
 
 
@@ -113,7 +114,7 @@ def close(program: Program, members: Sequence[Stmt], needed: dict[str, isl.Map])
             more = _for_others(program, member, members, needed)
             known = needed.get(member.name)
             if more is not None and (known is None or not more.is_subset(known)):
-                needed[member.name] = more if known is None else known.union(more).coalesce()
+                needed[member.name] = more if known is None else coalesced(known.union(more))
                 grown = True
         if not grown:
             break
@@ -144,4 +145,4 @@ def _for_others(
                 a, b = other.indices.index(index), member.indices.index(index)
                 flow = flow.equate(IN, a, OUT, b)
             parts.append(known[other.name].apply_range(flow))
-    return reduce(isl.Map.union, parts).coalesce() if parts else None
+    return coalesced(reduce(isl.Map.union, parts)) if parts else None

@@ -17,6 +17,7 @@ import islpy as isl
 
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.order import before, paths
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Program, Stmt, Witness
 from tdsl.polyhedral.tree import Loop, Node
 from tdsl.polyhedral.witness import fix, smallest
@@ -157,7 +158,7 @@ class _Check:
                 pairs = pairs.intersect(
                     loop.coords[first.stmt.name].eq_map(loop.coords[second.stmt.name])
                 )
-        return pairs.intersect(order).coalesce()
+        return coalesced(pairs.intersect(order))
 
     def _clash(self, write: _Access, read: _Access) -> isl.Map | None:
         """The pairs in which another element was written to the place that is read."""

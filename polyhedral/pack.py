@@ -174,7 +174,7 @@ def _value(copy: Copy, key: Sequence[Expr], sizes: Sequence[Expr]) -> tuple[Expr
     read = coalesced(copy.elements.domain())
     where = isl.PwMultiAff.from_map(copy.elements).gist(read)
     subscript = tuple(
-        from_pw_aff(where.get_at(k).coalesce(), key, sizes) for k in range(len(source.shape))
+        from_pw_aff(coalesced(where.get_at(k)), key, sizes) for k in range(len(source.shape))
     )
     other: Expr = zero
     if copy.pad is not None and copy.pad != zero:

@@ -181,7 +181,7 @@ def _least(keys: isl.Set, depth: int, d: int, outside: Sequence[int]) -> isl.PwA
     fixed = [*range(depth), *(depth + e for e in outside)]
     place = tupled(space, [variable(space, k) for k in fixed])
     values = place.intersect_domain(keys).reverse().apply_range(variable(space, depth + d).as_map())
-    low = values.dim_min(0).coalesce().gist(values.domain()).coalesce()
+    low = coalesced(coalesced(values.dim_min(0)).gist(values.domain()))
     pieces = low.get_pieces()
     if len(pieces) == 1:
         low = isl.PwAff.from_aff(pieces[0][1])  # may be used everywhere: elsewhere nobody asks
@@ -198,7 +198,7 @@ def _sized(copy: Copy, tree: Node) -> Copy:
     extents: list[Expr] = []
     ends, whole = [], []
     for d, dim in enumerate(request.dims):
-        last = relative.dim_max(d).coalesce()
+        last = coalesced(relative.dim_max(d))
         most = last.max_val()
         tile = _tile(tree, request, copy.path, d)
         if (most.is_int() and most.to_python() < UNBOUNDED) or most.is_neginfty():
@@ -209,7 +209,7 @@ def _sized(copy: Copy, tree: Node) -> Copy:
             extents.append(const(count))
             whole.append(tile.lanes or dim.extent > 0)
         else:
-            end = last.gist(program.context).coalesce()
+            end = coalesced(last.gist(program.context))
             if tile.blocks > 1:
                 blocks = end.scale_down_val(isl.Val(tile.blocks)).floor()
                 blocks = blocks.add_constant_val(isl.Val(1)).scale_val(isl.Val(tile.blocks))

@@ -253,7 +253,7 @@ def _indices(
             column = column.project_out(OUT, 0, k)
             if not column.is_single_valued():
                 return None
-            value = isl.PwMultiAff.from_map(column).gist(keys).get_at(0).coalesce()
+            value = coalesced(isl.PwMultiAff.from_map(column).gist(keys).get_at(0))
             pieces = value.get_pieces()
             if len(pieces) == 1:
                 value = isl.PwAff.from_aff(pieces[0][1])

@@ -18,6 +18,7 @@ from tdsl.polyhedral.blocks import number
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import EditError, find, sequence
 from tdsl.polyhedral.inits import is_reduction_loop
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import (
     Access,
     Dependence,
@@ -89,7 +90,7 @@ def _domains(
             for s, key in keys.items()
         ),
     )
-    runs = runs.intersect_params(program.context).coalesce()
+    runs = coalesced(runs.intersect_params(program.context))
     lo = runs.lexmin_pw_multi_aff().get_at(0)
     hi = runs.lexmax_pw_multi_aff().get_at(0)
     result = {}
@@ -100,7 +101,7 @@ def _domains(
         early = domain.intersect(c.lt_set(start.add(number(c, first))))
         late = domain.intersect(c.gt_set(end.sub(number(c, last)))).subtract(early)
         middle = domain.subtract(early).subtract(late)
-        result[s] = early.coalesce(), middle.coalesce(), late.coalesce()
+        result[s] = coalesced(early), coalesced(middle), coalesced(late)
     return result
 
 
@@ -184,7 +185,7 @@ class _Maker:
             domain = rest if middle else shown[part.name].intersect(init.domain)
             result.append(
                 self._init(
-                    init, part.name, domain.coalesce(), self._tuple(init, "" if middle else "x")
+                    init, part.name, coalesced(domain), self._tuple(init, "" if middle else "x")
                 )
             )
         return tuple(result)
@@ -201,7 +202,7 @@ class _Maker:
 def _without(domain: isl.Set, dims: Sequence[int], init: Stmt) -> isl.Set:
     for dim in sorted(dims, reverse=True):
         domain = domain.project_out(SET, dim, 1)
-    return domain.set_tuple_name(init.tuple_name).coalesce()
+    return coalesced(domain.set_tuple_name(init.tuple_name))
 
 
 def restricted(stmt: Stmt, name: str, tuple_name: str, domain: isl.Set) -> Stmt:
@@ -209,7 +210,7 @@ def restricted(stmt: Stmt, name: str, tuple_name: str, domain: isl.Set) -> Stmt:
 
     def access(old: Access) -> Access:
         map_ = old.map.intersect_domain(domain).set_tuple_name(IN, tuple_name)
-        return replace(old, map=map_.coalesce())
+        return replace(old, map=coalesced(map_))
 
     origin = stmt.origin
     if origin is not None:

@@ -17,6 +17,7 @@ from tdsl.ir.kernel import Cast, Const, Expr, Read, Select
 from tdsl.polyhedral.affine import NotAffine, pw_aff, region
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.model import scope_of
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.tree import Loop, Node, loops_of
 
@@ -60,7 +61,7 @@ def _behind(
     terms = key.apply_range(first).apply_range(block)
     parts = [terms if d == moving[0] else x.as_map() for d, x in enumerate(variables)]
     points = reduce(isl.Map.flat_range_product, parts).intersect_domain(domain).range()
-    return points.set_tuple_name(domain.get_tuple_name()).subtract(domain).coalesce()
+    return coalesced(points.set_tuple_name(domain.get_tuple_name()).subtract(domain))
 
 
 def _is_zero(program: Program, tree: Node, stmt: Stmt, read: Read, behind: isl.Set) -> bool:

@@ -1,4 +1,8 @@
-"""Sets and maps in as few pieces as isl finds."""
+"""Sets, maps and functions in as few pieces as isl finds.
+
+The one place that asks isl for `coalesce`: isl gives up on some pieces with divisions, and
+nothing else in the compiler has to know.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from typing import TypeVar
 
 import islpy as isl
 
-Points = TypeVar("Points", isl.Set, isl.Map)
+Points = TypeVar("Points", isl.Set, isl.Map, isl.UnionMap, isl.PwAff, isl.PwMultiAff)
 
 
 def coalesced(points: Points) -> Points:

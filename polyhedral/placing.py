@@ -14,6 +14,7 @@ import islpy as isl
 from tdsl.polyhedral.bounds import in_one_piece
 from tdsl.polyhedral.edit import EditError
 from tdsl.polyhedral.parts import selecting
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Origin, Program, Stmt
 from tdsl.polyhedral.tree import Loop
 
@@ -77,7 +78,7 @@ class Places:
                 if k not in extra:
                     whole = whole.project_out(IN, k, 1)
             domain = whole.wrap().flatten() if extra else need.range()
-            domains[m.name] = in_one_piece(domain.set_tuple_name(m.tuple_name).coalesce())
+            domains[m.name] = in_one_piece(coalesced(domain.set_tuple_name(m.tuple_name)))
             if m.init_of is not None:
                 continue  # its place follows from the terms
             init = first.get(m.name)
@@ -108,7 +109,7 @@ class Places:
         domain, back = self.domains[member.name], self.old(member)
 
         def access(old: Access) -> Access:
-            new = back.apply_range(old.map).intersect_domain(domain).coalesce()
+            new = coalesced(back.apply_range(old.map).intersect_domain(domain))
             return replace(old, map=new)
 
         base = back.intersect_domain(domain)
@@ -155,11 +156,11 @@ def _function(
         column = _with_start(member, of_free, start, k, count)
     else:
         reduced = []
-    function = isl.PwMultiAff.from_map(column).get_at(0).gist(column.domain()).coalesce()
+    function = coalesced(isl.PwMultiAff.from_map(column).get_at(0).gist(column.domain()))
     kept = [d for d in range(len(member.indices)) if d not in reduced]
     columns = {n: len(extra) + d for n, d in enumerate(kept)}
     back = selecting(space, function.get_domain_space(), columns)
-    return function.pullback_multi_aff(back).coalesce()
+    return coalesced(function.pullback_multi_aff(back))
 
 
 def _with_start(

@@ -23,6 +23,7 @@ from tdsl.polyhedral.extent import UNBOUNDED
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.inits import coordinate_map
 from tdsl.polyhedral.leaves import is_dim
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import Loop, Node, statements
@@ -52,11 +53,11 @@ def with_hints(
         raise CannotPrefetch(f"nothing touches {array} there")
     if not all(access.exact for _, access in found):
         raise CannotPrefetch(f"data choose which elements of {array} are touched")
-    touched = reduce(isl.Map.union, (_elements(s, a, outer) for s, a in found)).coalesce()
+    touched = coalesced(reduce(isl.Map.union, (_elements(s, a, outer) for s, a in found)))
     touched = touched.intersect_params(program.context).intersect_range(program.extents[array])
     if touched.is_empty():
         return tree
-    hint = _box(program, array, touched.coalesce(), len(outer), ahead)
+    hint = _box(program, array, coalesced(touched), len(outer), ahead)
     write = any(access is s.write for s, access in found)
 
     def hang(loop: Loop) -> Node:
@@ -86,13 +87,13 @@ def _box(program: Program, array: str, touched: isl.Map, depth: int, ahead: int)
     here = {f"c{depth - 1}": add(names[-1], const(ahead))}
 
     def text(value: isl.PwAff) -> Expr:
-        found = from_pw_aff(value.gist(iterations).coalesce(), names, sizes)
+        found = from_pw_aff(coalesced(value.gist(iterations)), names, sizes)
         return simplify(substitute(found, here))
 
     lo: list[Expr] = []
     extents: list[Expr] = []
     for dim in range(len(program.arrays[array].shape)):
-        least, most = touched.dim_min(dim).coalesce(), touched.dim_max(dim).coalesce()
+        least, most = coalesced(touched.dim_min(dim)), coalesced(touched.dim_max(dim))
         lo.append(text(least))
         length = most.sub(least).max_val()
         if length.is_int() and length.to_python() < UNBOUNDED:

@@ -15,6 +15,7 @@ from tdsl.ir.arguments import sizes_told_by
 from tdsl.ir.kernel import Expr, Kernel, Size, walk
 from tdsl.polyhedral.affine import region, scope
 from tdsl.polyhedral.model import SIZE_LIMIT
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program, Stmt
 from tdsl.polyhedral.text import expr_text
 
@@ -118,7 +119,7 @@ def _of_told(program: Program, stmt: Stmt, told: Collection[str]) -> isl.Set:
     for position, size in enumerate(program.params):
         if size not in told:
             domain = domain.eliminate(PARAM, position, 1)
-    return domain.coalesce()
+    return coalesced(domain)
 
 
 def _unknown(size: str) -> str:

@@ -17,6 +17,7 @@ import islpy as isl
 from tdsl.ir.kernel import Size, Var
 from tdsl.ir.printer import print_conditions, print_expr
 from tdsl.polyhedral.from_isl import from_constraint
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
 from tdsl.polyhedral.text import access_text, sizes_condition
 
@@ -99,7 +100,7 @@ def _dependence(program: Program, dependence: Dependence, sizes: list[Size]) -> 
 
 
 def _parts(points: isl.Set) -> list[isl.BasicSet]:
-    return list(points.compute_divs().coalesce().get_basic_sets())
+    return list(coalesced(points.compute_divs()).get_basic_sets())
 
 
 def _conjunction(part: isl.BasicSet, dims: list[Var], sizes: list[Size]) -> str:

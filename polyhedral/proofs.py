@@ -17,6 +17,7 @@ from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.model import initial_tree, nest_indices, nest_of
 from tdsl.polyhedral.order import Path, before, paths
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.text import (
     access_text,
@@ -71,7 +72,7 @@ def missing_assumption(program: Program, bad: isl.Set) -> str | None:
 
     None where it would take sizes of 0 or 1, or where no short condition says it.
     """
-    good = program.context.subtract(bad.params()).coalesce()
+    good = coalesced(program.context.subtract(bad.params()))
     some = _at_least(program.context, 2)
     useful = isl.Set.empty(good.get_space())
     for part in good.get_basic_sets():
@@ -220,7 +221,7 @@ def _overlapping(program: Program) -> Iterator[Diagnostic]:
                 if point is not None:
                     yield _shared(program, stmt, other, shared, point)
                     break
-        seen[array] = seen[array].union(written).coalesce() if array in seen else written
+        seen[array] = coalesced(seen[array].union(written)) if array in seen else written
         earlier.setdefault(array, []).append(stmt)
 
 
@@ -387,7 +388,7 @@ def _that_count(program: Program, init: Stmt, without: isl.Set) -> isl.Set:
         for access in stmt.reads:
             if access.array == array:
                 read = read.union(access.map.range())
-    return without.intersect(init.write.map.intersect_range(read).domain()).coalesce()
+    return coalesced(without.intersect(init.write.map.intersect_range(read).domain()))
 
 
 def _empty(program: Program) -> Iterator[Diagnostic]:

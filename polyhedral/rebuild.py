@@ -15,6 +15,7 @@ from tdsl.ir import loops as ir
 from tdsl.ir.kernel import INDEX, Const, Expr, Op, Var
 from tdsl.ir.types import BOOL
 from tdsl.polyhedral.affine import NotAffine, Scope, pw_aff, region, set_space
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
@@ -122,7 +123,7 @@ class _Walk:
             yield from taken.block(body)
             left = left.subtract(chosen)
         if rest is not None:
-            yield from replace(self._at(len(arms)), runs=left.coalesce()).block(rest)
+            yield from replace(self._at(len(arms)), runs=coalesced(left)).block(rest)
 
     def _loop(self, loop: ir.For) -> _Walk:
         around = Around(len(self.where.indices), loop)

@@ -14,6 +14,7 @@ import islpy as isl
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import coordinate_map, is_reduction_loop
 from tdsl.polyhedral.leaves import Code, Kept, Point, Repeat, Sequence_, points
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.tree import Loop
 
@@ -208,7 +209,7 @@ def _elements(program: Program, stmt: Stmt, access: Access, loops: Sequence[Loop
         place = coordinate_map([loop.coords[stmt.name] for loop in loops])
     else:
         place = isl.Map.from_domain(isl.Set.universe(stmt.domain.get_space()))
-    return place.intersect_domain(domain).reverse().apply_range(access.map).coalesce()
+    return coalesced(place.intersect_domain(domain).reverse().apply_range(access.map))
 
 
 def _apart(

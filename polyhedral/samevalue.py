@@ -20,6 +20,7 @@ from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Read, Select, Size, Var
 from tdsl.ir.types import ElemType
 from tdsl.polyhedral.affine import NotAffine, pw_aff, region
 from tdsl.polyhedral.model import scope_of
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Program, Stmt
 
 SET, IN, OUT = isl.dim_type.set, isl.dim_type.in_, isl.dim_type.out
@@ -276,7 +277,7 @@ def copied(program: Program, stmt: Stmt) -> Copied:
                 raise OtherValue(f"{stmt.name} is no copy")
     if left or not read.is_single_valued():
         raise OtherValue(f"{stmt.name} reads what its value does not say")
-    return Copied(read.coalesce(), tuple(constants))
+    return Copied(coalesced(read), tuple(constants))
 
 
 def _taken(stmt: Stmt, left: Sequence[Access], leaf: Read) -> tuple[list[Access], list[Access]]:
@@ -314,7 +315,7 @@ def _leaves(
             for arm, part in ((then, chosen.may), (other, chosen.may.complement())):
                 here = points.intersect(part)
                 if not here.is_empty():
-                    yield from _leaves(program, stmt, arm, here.coalesce())
+                    yield from _leaves(program, stmt, arm, coalesced(here))
         case _:
             yield value, points
 

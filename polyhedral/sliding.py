@@ -14,6 +14,7 @@ import islpy as isl
 
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import coordinate_map
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.tree import Loop
 
@@ -50,12 +51,12 @@ def _first(stmt: Stmt, loops: Sequence[Loop], outside: int) -> Stmt:
     inner = coordinate_map([loop.coords[stmt.name] for loop in loops[outside:]])
     inner = inner.intersect_domain(stmt.domain)
     first = same.reverse().apply_range(inner).lexmin()
-    kept = same.apply_range(first).intersect(inner).domain().coalesce()
+    kept = coalesced(same.apply_range(first).intersect(inner).domain())
     if stmt.domain.is_subset(kept):
         return stmt
 
     def restricted(access: Access) -> Access:
-        return replace(access, map=access.map.intersect_domain(kept).coalesce())
+        return replace(access, map=coalesced(access.map.intersect_domain(kept)))
 
     return replace(
         stmt,

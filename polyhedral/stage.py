@@ -21,6 +21,7 @@ from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import sequence
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.leaves import is_dim
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.place import role_of
 from tdsl.polyhedral.program import Access, Program, Stmt, free_array, free_statement
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, loops_of, statements
@@ -81,7 +82,7 @@ def stage(
 
 
 def _union(maps: Iterable[isl.Map]) -> isl.Map:
-    return reduce(isl.Map.union, maps).coalesce()
+    return coalesced(reduce(isl.Map.union, maps))
 
 
 # ---------------------------------------------------------------- the copying statements
@@ -133,7 +134,7 @@ def _box(elements: isl.Map, rank: int) -> isl.Map:
             most.apply_range(isl.Map("{ [a] -> [x] : x <= a }"))
         )
         result = result.flat_range_product(line)
-    return result.coalesce()
+    return coalesced(result)
 
 
 def _placed(tree: Node, loops: tuple[Loop, ...], added: list[Stmt]) -> Node:

@@ -14,6 +14,7 @@ import islpy as isl
 from tdsl.ir.index import maximum, minimum
 from tdsl.ir.kernel import Expr
 from tdsl.polyhedral.from_isl import from_aff, from_pw_aff, from_set
+from tdsl.polyhedral.pieces import coalesced
 
 MOST_PIECES = 4
 
@@ -44,7 +45,7 @@ class Start:
 def start(function: isl.PwAff, points: isl.Set) -> Start:
     """The shortest form that is the function on these points."""
     affs: list[isl.Aff] = []
-    for _, aff in function.coalesce().get_pieces():
+    for _, aff in coalesced(function).get_pieces():
         if not any(aff.plain_is_equal(a) for a in affs):
             affs.append(aff)
     wanted = function.intersect_domain(points)
@@ -73,5 +74,5 @@ def condition(
     hull = points.remove_divs().simple_hull().to_set()
     if among.intersect(hull).is_subset(points):
         around = among.remove_divs().simple_hull().to_set()
-        return from_set(hull.gist(around).coalesce(), names, sizes)
-    return from_set(points.gist(among).coalesce(), names, sizes)
+        return from_set(coalesced(hull.gist(around)), names, sizes)
+    return from_set(coalesced(points.gist(among)), names, sizes)

@@ -20,6 +20,7 @@ from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import EditError, find
 from tdsl.polyhedral.extent import greatest, least, visited
 from tdsl.polyhedral.parts import selecting
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Dependence, Origin, Program, Stmt
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, SplitInfo, loops_of, statements
 
@@ -87,12 +88,12 @@ def _copies(stmt: Stmt, loop: Loop, lo: isl.PwAff, hi: isl.PwAff, factor: int) -
     blocks = last.sub(first).scale_down_val(isl.Val(factor)).floor()
     held = both.intersect(c.ge_set(start)).intersect(c.lt_set(start.add(number(start, factor))))
     held = held.lower_bound_val(SET, count, isl.Val(0)).intersect(block.le_set(blocks))
-    return isl.Map.from_multi_aff(back).reverse().intersect_range(held).coalesce()
+    return coalesced(isl.Map.from_multi_aff(back).reverse().intersect_range(held))
 
 
 def _with_block(stmt: Stmt, copies: isl.Map, index: str, origins: bool) -> Stmt:
     def access(old: Access) -> Access:
-        return replace(old, map=old.map.apply_domain(copies).coalesce())
+        return replace(old, map=coalesced(old.map.apply_domain(copies)))
 
     origin = stmt.origin
     if origin is not None:
@@ -103,7 +104,7 @@ def _with_block(stmt: Stmt, copies: isl.Map, index: str, origins: bool) -> Stmt:
         stmt,
         indices=(*stmt.indices, index),
         origin=origin,
-        domain=stmt.domain.apply(copies).coalesce(),
+        domain=coalesced(stmt.domain.apply(copies)),
         write=access(stmt.write),
         reads=tuple(access(a) for a in stmt.reads),
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import islpy as isl
 
 from tdsl.ir.kernel import Cast, Const, Expr, Op, Read, Select, Size, Var
+from tdsl.polyhedral.pieces import coalesced
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "eq": "==",
@@ -78,7 +79,7 @@ def sizes_condition(sizes: isl.Set, names: Mapping[str, str]) -> str | None:
     """
     if sizes.is_empty():
         return None
-    parts = [_conjunction(part, names) for part in sizes.coalesce().get_basic_sets()]
+    parts = [_conjunction(part, names) for part in coalesced(sizes).get_basic_sets()]
     if any(p is None for p in parts) or len(parts) > 3:
         return None
     known = [p for p in parts if p]

@@ -30,6 +30,7 @@ from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.inits import is_reduction_loop
 from tdsl.polyhedral.model import extent_of, with_value
 from tdsl.polyhedral.parts import selecting
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program, Stmt, free_array, free_statement
 from tdsl.polyhedral.tree import Leaf, Loop, Node, loops_of, statements
 
@@ -159,8 +160,8 @@ class _Maker:
             own = self._lane(s.name).as_map().intersect_domain(s.domain).range()
             values = own if values is None else values.union(own)
         assert values is not None
-        values = values.intersect_params(self.program.context).coalesce()
-        low = values.dim_min(0).coalesce().gist(self.program.context)
+        values = coalesced(values.intersect_params(self.program.context))
+        low = coalesced(values.dim_min(0)).gist(self.program.context)
         most = values.dim_max(0).sub(values.dim_min(0)).max_val()
         if len(low.get_pieces()) != 1 or not most.is_int() or most.to_python() >= UNBOUNDED:
             raise EditError(f"{self.lane_loop.name} has no constant number of lanes")
@@ -172,7 +173,7 @@ class _Maker:
     def _place(self, stmt: Stmt) -> Expr:
         """The lane of an instance as an index expression."""
         lane = self._lane(stmt.name)
-        lane = lane.sub(self.low.insert_domain(stmt.domain.get_space())).coalesce()
+        lane = coalesced(lane.sub(self.low.insert_domain(stmt.domain.get_space())))
         sizes = [Size(s) for s in self.program.params]
         return from_pw_aff(lane, [Var(i) for i in stmt.indices], sizes)
 

@@ -18,6 +18,7 @@ from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import sequence
 from tdsl.polyhedral.need import is_pure, needed_by, readers_of, with_init
 from tdsl.polyhedral.parts import Part, Parts, remapped, restricted, with_origins
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Dependence, Program, Stmt, free_statement
 from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import Leaf, Loop, Node, Seq, statements
@@ -42,7 +43,7 @@ def without_unneeded(
     inside = statements(loops[-1].body)
     readers = [r for r in readers_of(program, arrays, group) if r in inside]
     needed = needed_by(program, tree, members, arrays, readers, loops)[stmt.name]
-    missing = stmt.domain.subtract(needed.range()).coalesce()
+    missing = coalesced(stmt.domain.subtract(needed.range()))
     if missing.is_empty():
         return None
     return _apart(program, tree, dependences, stmt, missing)
@@ -54,7 +55,7 @@ def _apart(
     name = f"{stmt.name}_rest"
     while name in program.statements or name in program.arrays:
         name += "_"
-    others = stmt.domain.subtract(missing).coalesce()
+    others = coalesced(stmt.domain.subtract(missing))
     rest = Part(name, restricted(stmt, name, free_statement(program), missing), missing)
     kept = Part(stmt.name, restricted(stmt, stmt.name, stmt.tuple_name, others), others)
     made: dict[str, Stmt] = {}

@@ -28,6 +28,7 @@ import islpy as isl
 from tdsl.ir import loops as ir
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.dependences import may_reorder
+from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Access, Dependence, Program, Stmt
 from tdsl.polyhedral.rebuild import IN, OUT, Around, Miscompiled, Occurrence, occurrences
 from tdsl.polyhedral.text import instance_text, sizes_text
@@ -130,7 +131,7 @@ def _once(program: Program, stmt: Stmt, places: Sequence[Occurrence]) -> None:
             times = place.relation.apply_range(place.relation.reverse())
             twice = times.subtract(isl.Map.identity(times.get_space())).domain()
             raise _wrong(program, stmt, twice.apply(place.relation), "runs twice")
-        ranges.append(place.relation.range().coalesce())
+        ranges.append(coalesced(place.relation.range()))
     for one, other in combinations(ranges, 2):
         if not one.is_disjoint(other):
             raise _wrong(program, stmt, one.intersect(other), "runs twice")
