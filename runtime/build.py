@@ -34,6 +34,7 @@ from tdsl.runtime.cache import (
 )
 from tdsl.runtime.files import write_atomically
 from tdsl.runtime.interface import BuildRequest
+from tdsl.runtime.threads import note_load
 from tdsl.runtime.toolchain import Compiler, compile_all, find_compiler, is_host
 
 # No room left, or no right to write: the cache is at fault, and a temporary one may do.
@@ -59,9 +60,10 @@ def load(request: BuildRequest, *, mode: str = "extension") -> Library:
     """
     if not is_host(request.machine):
         raise ValueError(f"code for {request.machine} cannot be loaded into this process")
-    if mode == "extension" and python_headers() is not None:
-        return _load_extension(request)
-    return _load_shared(request)
+    extension = mode == "extension" and python_headers() is not None
+    library = _load_extension(request) if extension else _load_shared(request)
+    note_load()
+    return library
 
 
 def build_object(request: BuildRequest, out: Path) -> Path:

@@ -13,10 +13,18 @@ import contextlib
 import ctypes
 import os
 import threading
+from collections.abc import Iterator
 
 RUNTIMES = ("libgomp.so.1", "libomp.so", "libomp.dylib")
 
 _survivor: int | None = None  # the thread that may have lost its pool in a fork
+_known: tuple[ctypes.CDLL, ...] = ()  # runtimes found: asking the loader takes 0.1 ms
+
+
+def note_load() -> None:
+    """After a library was loaded, which may have brought a runtime with it."""
+    global _known
+    _known = ()
 
 
 def note_parallel_call() -> None:
@@ -49,14 +57,19 @@ def max_threads() -> int:
     return max((int(runtime.omp_get_max_threads()) for runtime in _runtimes()), default=1)
 
 
-def _runtimes() -> list[ctypes.CDLL]:
+def _runtimes() -> tuple[ctypes.CDLL, ...]:
     """The OpenMP runtimes that loaded kernels brought into this process."""
+    global _known
+    if not _known:
+        _known = tuple(_present())
+    return _known
+
+
+def _present() -> Iterator[ctypes.CDLL]:
     # By ctypes: asked for a library that is not loaded, cffi reads an error text that is NULL.
-    found = []
     for name in RUNTIMES:
         with contextlib.suppress(OSError):
-            found.append(ctypes.CDLL(name, os.RTLD_NOW | os.RTLD_NOLOAD))
-    return found
+            yield ctypes.CDLL(name, os.RTLD_NOW | os.RTLD_NOLOAD)
 
 
 def _after_fork() -> None:
