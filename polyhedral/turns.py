@@ -26,18 +26,23 @@ class CannotTurn(Exception):
         self.along = along
 
 
-@bounded("whether a copy can be transposed in registers")
-def check_turn(program: Program, stmt: Stmt, path: Sequence[Loop]) -> None:
-    """`path`: the loops around the statement; the two innermost ones are transposed.
-
-    Raises CannotTurn.
-    """
+def check_copy(stmt: Stmt) -> None:
+    """What is asked of the statement, whatever its loops. Raises CannotTurn."""
     if stmt.op != "define" or stmt.reduction:
         raise CannotTurn(f"{stmt.name} is no plain copy")
     if not stmt.reads:
         raise CannotTurn(f"{stmt.name} reads no array")
     if any(read.array == stmt.write.array for read in stmt.reads):
         raise CannotTurn(f"{stmt.name} reads {stmt.write.array}, which it writes")
+
+
+@bounded("whether a copy can be transposed in registers")
+def check_turn(program: Program, stmt: Stmt, path: Sequence[Loop]) -> None:
+    """`path`: the loops around the statement; the two innermost ones are transposed.
+
+    Raises CannotTurn.
+    """
+    check_copy(stmt)
     inner = [loop.name for loop in path[-2:]]
     written = [name for name in inner if _follows(program, stmt, stmt.write, path, name)]
     if len(written) != 1:

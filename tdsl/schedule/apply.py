@@ -71,7 +71,7 @@ from tdsl.schedule.directives import (
 )
 from tdsl.schedule.hints import refusal, with_via
 from tdsl.schedule.literal import integer
-from tdsl.schedule.references import candidates, every, statement_names
+from tdsl.schedule.references import Ambiguous, candidates, every, statement_names
 from tdsl.schedule.replaced import with_lanes
 from tdsl.schedule.resolve import Resolved, Step
 from tdsl.schedule.state import LoopAt, Scheduled, State
@@ -145,8 +145,11 @@ def apply(state: State, step: Step) -> State:
     """The state after one directive. Raises IllegalSchedule, and then nothing has changed."""
     try:
         return _stepped(state, step)
+    except Ambiguous as error:
+        raise with_via(suggest.told_apart(error, state, step, _stepped), step.via) from None
     except IllegalSchedule as error:
-        if error.violations and error.diagnostics[0].help is None:
+        may_help = error.violations or isinstance(error, moves.Unready)
+        if may_help and error.diagnostics[0].help is None:
             error = suggest.helped(error, state, step, _stepped)
         raise with_via(error, step.via) from None
     except Error as error:

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tdsl.diagnostics import Note, Span
+from tdsl.diagnostics import IllegalSchedule, Note, Span
 from tdsl.ir.dots import DOTS, TILE, TILES, factors, group
 from tdsl.ir.index import const, variables
 from tdsl.ir.kernel import INDEX, Expr, Op, Read, Var
-from tdsl.ir.types import I32, TYPES
+from tdsl.ir.types import I32, TYPES, ElemType
 from tdsl.polyhedral import edit, phantoms
 from tdsl.polyhedral.box import Layout
 from tdsl.polyhedral.extent import extent
@@ -94,9 +94,38 @@ def dot(state: State, d: Dot, on: tuple[str, ...]) -> State:
     for name in [loop.name for loop in (*tile, at)]:
         now = LoopAt(at.statement, edit.find(state.tree, at.statement, name))
         if broken := check.mark(state, now):
+            _refuse_floats(state, at, bool(tile), d.span)
             raise check.illegal(state, broken, d.span, note)
     marked = tuple((at.statement, loop.name, d.span) for loop in (*tile, at))
     return replace(state, marked=state.marked + marked)
+
+
+def _refuse_floats(state: State, at: LoopAt, tile: bool, span: Span | None) -> None:
+    """Say what no order of the sum changes: that no instruction adds products of these floats."""
+    stmt = state.program.statements[at.statement]
+    reads = factors(stmt.value) if stmt.op == "add" else None
+    if reads is None or not any(r.type.is_float for r in reads):
+        return
+    elem = state.program.arrays[stmt.write.array].type
+    if group(reads, elem, tile=tile) is None:
+        raise _no_instruction(at, reads, elem, tile, span)
+
+
+def _no_instruction(
+    at: LoopAt,
+    reads: tuple[Read, Read],
+    elem: ElemType,
+    tile: bool,
+    span: Span | None,
+) -> IllegalSchedule:
+    first, second = reads
+    known = ", ".join(f"{a} x {b} in {c}" for a, b, c in (TILES if tile else DOTS) if c != "u32")
+    return refusal(
+        span,
+        f"dot {at.name}: no instruction adds products of {first.type} and {second.type} in {elem}",
+        Note(f"of rows and columns there are {known}" if tile else f"there are {known}"),
+        help=None if tile else _other_types(at.statement, reads, elem.name),
+    )
 
 
 def _refuse_tile(
@@ -190,14 +219,7 @@ def complete(state: State, at: LoopAt, span: Span | None) -> None:
     products = f"products of {first.type} and {second.type}"
     size = group(reads, elem, tile=tile)
     if size is None:
-        table = TILES if tile else DOTS
-        known = ", ".join(f"{a} x {b} in {c}" for a, b, c in table if c != "u32")
-        raise refusal(
-            span,
-            f"dot {at.name}: no instruction adds {products} in {elem}",
-            Note(f"of rows and columns there are {known}" if tile else f"there are {known}"),
-            help=None if tile else _other_types(stmt.name, reads, elem.name),
-        )
+        raise _no_instruction(at, reads, elem, tile, span)
     count = extent(state.program, state.tree, at.statement, at.name)
     if count != size:
         raise refusal(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count as numbers
 from math import prod
 
 from tdsl.diagnostics import Span
@@ -14,9 +15,9 @@ from tdsl.polyhedral.extent import extent
 from tdsl.polyhedral.tree import Tail, loops, loops_of, statements
 from tdsl.schedule.hints import refusal
 from tdsl.schedule.places import host_of, hosted
-from tdsl.schedule.references import fresh
 from tdsl.schedule.state import LoopAt, State
 
+MADE = {"vectorize": "vector", "unroll": "unroll"}
 COPIES = 1024  # of a statement, in all unrolled loops around it
 VECTORS = 16  # side by side for one loop; a longer one becomes a loop over vectors
 
@@ -56,7 +57,7 @@ def vectorize(
     if count is None or count > VECTORS * lanes:
         _whole(state, at, span, "split into vectors")
         name = f"{at.name}_v"
-        fresh(state, [name], at.loop, [], span)
+        _part(state, at, name, lanes, "vectorize", span)
         tail = Tail("mask")
         tree = edit.split(
             state.program,
@@ -84,6 +85,29 @@ def _whole(state: State, at: LoopAt, span: Span | None, verb: str) -> None:
         )
 
 
+def _part(state: State, at: LoopAt, name: str, by: int, verb: str, span: Span | None) -> None:
+    """Refuse the name of the inner loop that a mark makes where it is taken: nobody chose it."""
+    around = [loop for s in statements(at.loop) for loop in loops_of(state.tree, s)]
+    taken = next((loop for loop in around if loop.name == name), None)
+    if taken is None:
+        return
+    info, word = taken.inner_of, MADE[verb]
+    if taken.mark == word and info is not None and info.outer == at.name:
+        raise refusal(
+            span,
+            f"{at} runs over the iterations of {name}, which `{verb} {at.name}` has made",
+            help="leave this directive out",
+        )
+    names = {loop.name for loop in around}
+    new = next(n for k in numbers(2) if not {n := f"{at.name}{k}", f"{n}_i"} & names)
+    raise refusal(
+        span,
+        f"`{verb} {at.name}` calls its inner loop {name}, and that is the name of a loop already",
+        help=f"split it with names of your own: `split {at} by {by} -> {new}, {new}_i`, and "
+        f"`{verb} {at.statement}.{new}_i`",
+    )
+
+
 def _widest(state: State, at: LoopAt) -> ElemType:
     """The widest element type that the statements below a loop compute with."""
     found: list[ElemType] = []
@@ -108,7 +132,7 @@ def unroll(
     if by is not None and (count is None or count > by):
         _whole(state, at, span, "split into copies")
         name, count = f"{at.name}_u", by
-        fresh(state, [name], at.loop, [], span)
+        _part(state, at, name, by, "unroll", span)
         tree = edit.split(
             state.program, tree, at.statement, at.name, by, at.name, name, host=host_of(state, at)
         )

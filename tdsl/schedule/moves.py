@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tdsl.diagnostics import Note, Span
+from tdsl.diagnostics import IllegalSchedule, Note, Span
 from tdsl.polyhedral import edit
 from tdsl.polyhedral.extent import extent
 from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.prefetch import users
 from tdsl.polyhedral.program import Dependence, Program, Stmt
-from tdsl.polyhedral.tree import Leaf, Loop, loops_of
-from tdsl.polyhedral.turns import CannotTurn, check_turn
+from tdsl.polyhedral.tree import Leaf, Loop, loops_of, statements
+from tdsl.polyhedral.turns import CannotTurn, check_copy, check_turn
 from tdsl.schedule.directives import Prefetch, Stream, Transpose
 from tdsl.schedule.hints import closest, listing, refusal
 from tdsl.schedule.literal import integer
@@ -43,33 +43,41 @@ def transpose(state: State, d: Transpose, on: Sequence[str], *, in_recipe: bool 
     first, second = found = distinct(state, (d.first, d.second), on)
     for at in found:
         serial(at, d.span, "transposed")
+    name = first.statement
+    try:
+        for s in dict.fromkeys(s for at in found for s in statements(at.loop)):
+            check_copy(state.program.statements[s])
+    except CannotTurn as error:
+        raise _cannot(d, found, error) from None
     outer, inner = _nested(first, second), _nested(second, first)
     if outer is None and inner is None:
-        raise refusal(
-            d.span,
-            f"{first} and {second} are not the two innermost loops of one statement",
-            help="split both by 4, 8 or 16, and put the inner loops of the splits innermost",
-        )
-    name = first.statement
+        raise _unready(d, f"{first} and {second} are not the two innermost loops of one statement")
     for at in found:
         count = extent(state.program, state.tree, name, at.name)
         if count == 1:
             raise refusal(d.span, f"{at} has one iteration: there is nothing to transpose")
         if count is None or count > MOST_TURNED:
-            raise refusal(
-                d.span,
-                f"{at} has no constant number of iterations, {MOST_TURNED} at most",
-                help=f"split it first: split {at} by 8 -> {at.name}o, {at.name}i",
-            )
+            raise _unready(d, f"{at} has no constant number of iterations, {MOST_TURNED} at most")
     try:
         check_turn(state.program, state.program.statements[name], loops_of(state.tree, name))
     except CannotTurn as error:
         if error.along is None or not in_recipe:
-            raise refusal(
-                d.span, f"{first} and {second} cannot be transposed: {error}", help=error.help
-            ) from None
+            raise _cannot(d, found, error) from None
         return _rows(state, d, name, found, error.along)
     return _turned(state, d, name, dict.fromkeys((at.name for at in found), "transpose"))
+
+
+class Unready(IllegalSchedule):
+    """Loops that other directives may make ready for a transpose: `suggest` tries some."""
+
+
+def _unready(d: Transpose, message: str) -> Unready:
+    return Unready(*refusal(d.span, message).diagnostics)
+
+
+def _cannot(d: Transpose, found: Sequence[LoopAt], error: CannotTurn) -> IllegalSchedule:
+    names = listing(map(str, found))
+    return refusal(d.span, f"{names} cannot be transposed: {error}", help=error.help)
 
 
 def _rows(state: State, d: Transpose, name: str, found: Sequence[LoopAt], along: str) -> State:

@@ -36,6 +36,21 @@ def statement_names(program: Program, name: str, span: Span | None) -> tuple[str
     raise refusal(span, f"there is no statement {name}", help=help)
 
 
+class Ambiguous(IllegalSchedule):
+    """A name that several loops have, where a directive wants one."""
+
+    found: tuple[LoopAt, ...] = ()
+    ref: LoopRef
+
+
+def _ambiguous(ref: LoopRef, found: tuple[LoopAt, ...]) -> Ambiguous:
+    names = [str(f) for f in found]
+    diagnostic = refusal(ref.span, f"{ref} may be {listing(names, 'or')}").diagnostics[0]
+    error = Ambiguous(diagnostic)
+    error.ref, error.found = ref, found
+    return error
+
+
 def candidates(state: State, ref: LoopRef, on: Sequence[str]) -> tuple[LoopAt, ...]:
     """Every loop that a reference may mean, in text order, each once; at least one."""
     if ref.statement is not None:
@@ -59,12 +74,7 @@ def one(state: State, ref: LoopRef, on: Sequence[str]) -> LoopAt:
     """The one loop that a reference means."""
     found = candidates(state, ref, on)
     if len(found) > 1:
-        names = [str(f) for f in found]
-        raise refusal(
-            ref.span,
-            f"{ref} may be {listing(names, 'or')}",
-            help=f"write {names[0]}, or put the directive in `on {found[0].statement} {{ ... }}`",
-        )
+        raise _ambiguous(ref, found)  # which of them will do is tried out by `suggest`
     return found[0]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice, permutations
+from typing import Any
 
-from tdsl.diagnostics import Error, Fix, IllegalSchedule
+from tdsl.diagnostics import Error, Fix, IllegalSchedule, Note
 from tdsl.polyhedral.program import Violation
 from tdsl.polyhedral.tree import Seq, loops_of, statements
 from tdsl.schedule.directives import (
@@ -22,20 +23,22 @@ from tdsl.schedule.directives import (
     Skew,
     Split,
     Tile,
+    Transpose,
     Unroll,
     Vectorize,
     Wavefront,
 )
 from tdsl.schedule.literal import number
-from tdsl.schedule.references import candidates, every
+from tdsl.schedule.references import Ambiguous, candidates, every
 from tdsl.schedule.resolve import Step
-from tdsl.schedule.state import State
+from tdsl.schedule.state import LoopAt, State
 from tdsl.schedule.temps import Suggestion, Works, local_temp
 from tdsl.syntax.print_directive import print_directive
 from tdsl.syntax.tree import Binary, Expr, Name
 
 TRIES = 24
 SHIFTS = (1, 2, -1, -2)
+TURNED = 8  # rows and columns of a block that is transposed
 BLOCK = 1024  # terms that are added at a time where threads share a sum
 
 Attempt = Callable[[State, Step], State]
@@ -68,6 +71,7 @@ def helped(error: IllegalSchedule, state: State, step: Step, attempt: Attempt) -
         local_temp(error.violations, state, step, works),
         _factor(error.violations, state, step, works),
         _plain(state, step, works),
+        _turnable(state, step, works),
     )
     found = next((found for each in tries for found in each), None)
     if found is None:
@@ -78,6 +82,51 @@ def helped(error: IllegalSchedule, state: State, step: Step, attempt: Attempt) -
         fix = Fix(first.span, tuple(print_directive(d) for d in found.before))
     first = replace(first, help=found.text, fix=fix)
     return IllegalSchedule(first, *rest, violations=error.violations)
+
+
+def told_apart(error: Ambiguous, state: State, step: Step, attempt: Attempt) -> IllegalSchedule:
+    """The refusal of a name that several loops have, with those that do; else why none does."""
+    found = error.found[:TRIES]
+    plain = not error.ref.statement and not step.on
+    written = [
+        (str(at), replace(step, directive=_naming(step.directive, error.ref, at))) for at in found
+    ]
+    blocks = [(f"on {s}", replace(step, on=(s,))) for s in _names(found)] if plain else []
+    refused: dict[str, str] = {}
+    for name, trial in (*written, *blocks):
+        try:
+            attempt(state, trial)
+        except Error as other:
+            refused[name] = other.diagnostics[0].message
+    first, *rest = error.diagnostics
+    legal = [name for name, _ in written if name not in refused]
+    block = next((name for name, _ in blocks if name not in refused), None)
+    helps = [f"write {legal[0]}"] if legal else []
+    if block is not None:
+        helps.append(f"put the directive in `{block} {{ ... }}`")
+    if helps:
+        first = replace(first, help=", or ".join(helps))
+    else:
+        notes = tuple(Note(f"{name} will not do: {refused[name]}") for name, _ in written)
+        first = replace(first, notes=first.notes + notes)
+    return IllegalSchedule(first, *rest)
+
+
+def _names(found: Iterable[LoopAt]) -> list[str]:
+    return list(dict.fromkeys(at.statement for at in found))
+
+
+def _naming(d: Directive, ref: LoopRef, at: LoopAt) -> Directive:
+    """The directive with a loop's full name in place of a reference."""
+    full = LoopRef(at.statement, ref.loop, span=ref.span)
+
+    def named(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(named, value))
+        return full if value is ref else value
+
+    changes = {f.name: named(getattr(d, f.name)) for f in fields(d)}
+    return replace(d, **changes)
 
 
 def _before(ds: Iterable[Directive], why: str = "") -> Suggestion:
@@ -237,3 +286,39 @@ def _plain(state: State, step: Step, works: Works) -> Iterator[Suggestion]:
         if works(state, replace(step, directive=other)):
             text = f"`{print_directive(other)}` keeps the order: copies one after the other"
             yield Suggestion(text)
+
+
+def _turnable(state: State, step: Step, works: Works) -> Iterator[Suggestion]:
+    """Two loops of few iterations, innermost, in place of those of a transpose."""
+    d = step.directive
+    if not isinstance(d, Transpose):
+        return
+    found = [candidates(state, ref, step.on)[0] for ref in (d.first, d.second)]
+    path = [loop.name for loop in loops_of(state.tree, found[0].statement)]
+    names = [at.name for at in found]
+    if not set(names) <= set(path):
+        return
+    rest = [name for name in path if name not in names]
+
+    def order(*inner: str) -> list[Directive]:
+        return [Reorder(tuple(LoopRef(found[0].statement, n) for n in (*rest, *inner)))]
+
+    if rest:
+        before = order(*names)
+        if _all(state, step, works, before):
+            yield _before(before)
+    turned = [LoopRef(found[0].statement, name) for name in path[-2:]]
+    other = replace(d, first=turned[0], second=turned[1])
+    if works(state, replace(step, directive=other)):
+        yield Suggestion(f"`{print_directive(other)}` would be legal")
+    blocks, inner = [f"{n}o" for n in names], [f"{n}i" for n in names]
+    refs = [LoopRef(found[0].statement, n) for n in (*names, *inner)]
+    splits = [
+        Split((ref,), number(TURNED), o, i)
+        for ref, o, i in zip(refs[:2], blocks, inner, strict=True)
+    ]
+    steps: list[Directive] = [*splits, *order(*blocks, *inner)]
+    steps.append(replace(d, first=refs[2], second=refs[3]))
+    if works(state, *(Step(each) for each in steps)):
+        listed = ", ".join(f"`{print_directive(each)}`" for each in steps)
+        yield Suggestion(f"write {listed}")

@@ -144,7 +144,7 @@ class Calls(Operators):
         values = same_type(*(self.build(a, type_) for a in call.args))
         for value, arg in zip(values[1:], call.args[1:], strict=True):
             if value.type != values[0].type:
-                raise mismatch(call.func, values[0], value, call.args[0], arg, call.span)
+                raise mismatch(call.func, values[0], value, call.args[0], arg, call.span, want)
         if values[0].type == BOOL:
             raise TypeMismatch.at(
                 call.span, f"`{call.func}` is for numbers", help="use `and`, `or`"
@@ -169,7 +169,7 @@ class Calls(Operators):
                     help=f"write `f32({source(arg)})`",
                 )  # fmt: skip
             if value.type != values[0].type:
-                raise mismatch(call.func, values[0], value, call.args[0], arg, call.span)
+                raise mismatch(call.func, values[0], value, call.args[0], arg, call.span, want)
         return Op(call.func, tuple(values), values[0].type, span=call.span)
 
     def _padded(self, call: tree.Call) -> Expr:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from itertools import combinations
 
 from tdsl.diagnostics import ParseError, Span, TypeMismatch
 from tdsl.ir.affine import linear, non_affine, number, simplify
-from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Select, Var
+from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op, Select, Size, Var, rebuilt, walk
 from tdsl.syntax import tree
 from tdsl.syntax.constants import exact
 from tdsl.syntax.literals import constant
@@ -15,6 +16,7 @@ from tdsl.syntax.scope import Scope
 
 _OPS = {"+": "add", "-": "sub", "*": "mul", "//": "floordiv", "%": "mod"}
 _ONE = number(1)
+SOME = 64  # in place of a size that might be bound
 
 # Builds a part that is no index arithmetic: data, or a condition.
 Other = Callable[[tree.Expr], Expr]
@@ -26,20 +28,46 @@ def affine(expr: Expr, span: Span | None, where: str) -> Expr:
     if part is None:
         return expr
     assert isinstance(part, Op)
+    bound = _binding(expr)
+    ways = " ".join(f"--size {name}=64" for name in bound)
     if part.op == "mul":
+        help = (
+            f"bind {' and '.join(bound)} (`{ways}`) or make it a constant of the kernel; a "
+            "flattened index such as `i * N + j` is an array of two dimensions, `x[i, j]`"
+            if bound
+            else f"no size that is bound makes it affine: a table of the kernel or an integer "
+            f"argument with a `range` may hold the numbers of this {where}"
+        )
         raise ParseError.at(
             span,
             f"this {where} multiplies two unknowns, so it is not affine and nothing can be "
             "proved about it",
-            help="bind one of them (`--size N=64`) or make it a constant of the kernel; a "
-            "flattened index such as `i * N + j` is an array of two dimensions, `x[i, j]`",
+            help=help,
         )
     word = "%" if part.op == "mod" else "//"
+    instead = f", or bind {' and '.join(bound)} (`{ways}`)" if bound else ""
     raise ParseError.at(
         span,
         f"this {where} has `{word}` by something that is not known at compile time",
-        help="divide by a number or a constant, or bind the size (`--size N=64`)",
+        help=f"divide by a number or a constant{instead}",
     )
+
+
+def _binding(expr: Expr) -> tuple[str, ...]:
+    """The fewest sizes with which the expression is affine once they are bound; () for none. Of
+    two the later: in `M * N` it is N that an index of the same array multiplies, row by row."""
+    sizes = list(dict.fromkeys(e.name for e in walk(expr) if isinstance(e, Size)))
+    for count in range(1, len(sizes) + 1):
+        for chosen in combinations(reversed(sizes), count):
+            if non_affine(simplify(_bound(expr, chosen))) is None:
+                return tuple(sorted(chosen, key=sizes.index))
+    return ()
+
+
+def _bound(expr: Expr, names: Collection[str]) -> Expr:
+    if isinstance(expr, Size) and expr.name in names:
+        return number(SOME)
+    return rebuilt(expr, lambda e: _bound(e, names))
 
 
 class Indices:

@@ -76,11 +76,18 @@ def constant(number: Exact, type_: ElemType, span: Span | None) -> Const:
         )
     what = "an index or a size" if type_ == INDEX else f"of type {type_}"
     if number.infinite or number.is_float:
-        whole = number.value.denominator == 1 and not number.infinite
+        if number.infinite:
+            low, high = limits(type_) if type_.is_integer and type_ != INDEX else (None, None)
+            end = high if number.infinite > 0 else low
+            help = "write a whole number" if end is None else f"the last of {type_} is `{end}`"
+        elif number.value.denominator == 1:
+            help = f"write `{number.value}`"
+        else:
+            help = "write a whole number"
         raise TypeMismatch.at(
             span,
             f"{number} is a floating-point number, and the context is {what}",
-            help=f"write `{number.value}`" if whole else "convert the other side to a float type",
+            help=help,
         )
     if number.divided and number.value.denominator == 1:
         raise TypeMismatch.at(span, "`/` divides floats only", help="write `//`")

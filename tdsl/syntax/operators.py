@@ -7,7 +7,7 @@ from fractions import Fraction
 from tdsl.diagnostics import Span, TypeMismatch
 from tdsl.ir.affine import linear
 from tdsl.ir.kernel import INDEX, Cast, Const, Expr, Op
-from tdsl.ir.types import BOOL, I64, ElemType
+from tdsl.ir.types import BOOL, F32, F64, I64, ElemType
 from tdsl.syntax import tree
 from tdsl.syntax.constants import exact
 from tdsl.syntax.reads import Reads, shown
@@ -49,6 +49,7 @@ class Operators(Reads):
             return self._logic(op, [self.condition(left), self.condition(right)], expr.span)
         pair = {self.guess(left), self.guess(right)} - {None}
         if pair == {INDEX} and op in _ARITHMETIC:
+            self._no_fractions(op, left, right, want, expr.span)
             return self._indices.build(expr, mixed=False)
         a, b = self.operands(op, left, right, want, expr.span)
         if op in _BITS:
@@ -83,10 +84,36 @@ class Operators(Reads):
     ) -> tuple[Expr, Expr]:
         """Both sides, of one type."""
         type_ = self.first_type(left, right) or want
+        self._no_fractions(op, left, right, want, span)
         a, b = same_type(self.build(left, type_), self.build(right, type_))
         if a.type != b.type:
-            raise mismatch(op, a, b, left, right, span)
+            raise mismatch(op, a, b, left, right, span, want)
         return a, b
+
+    def _no_fractions(
+        self,
+        op: str,
+        left: tree.Expr,
+        right: tree.Expr,
+        want: ElemType | None,
+        span: Span | None,
+    ) -> None:
+        """Refuse a number that is not whole beside integers, and say how floats compute it."""
+        a, b = exact(left, self.scope.exact), exact(right, self.scope.exact)
+        number, other, value = (left, right, a) if a is not None else (right, left, b)
+        if value is None or value.infinite or value.value.denominator == 1:
+            return
+        type_ = self.guess(other)
+        if type_ is None or not value.is_float or not (type_ == INDEX or type_.is_integer):
+            return
+        floats = want if want is not None and want.is_float else F64 if type_.bits > 16 else F32
+        converted = f"{floats}({source(other)})"
+        what = "an index or a size" if type_ == INDEX else f"of type {type_}"
+        raise TypeMismatch.at(
+            number.span or span,
+            f"{value} is a floating-point number, and the context is {what}",
+            help=f"write `{_converted(other, converted, floats, span, want)}`",
+        )
 
     def _integers(self, op: str, value: Expr, span: Span | None) -> None:
         if value.type.is_integer and value.type != INDEX:
@@ -162,10 +189,33 @@ def source(expr: tree.Expr) -> str:
     return text if len(text) <= 40 and "\n" not in text else "..."
 
 
+def _converted(
+    operand: tree.Expr, text: str, type_: ElemType, span: Span | None, want: ElemType | None
+) -> str:
+    """What to write for an operand, or for all of `span` where its result, of type `type_`, is
+    for another type."""
+    part = operand.span
+    if want in (None, type_) or span is None or part is None:
+        return text
+    if not span.start <= part.start <= part.end <= span.end:
+        return f"{want}(...)` around it, and `{text}"  # an argument of a macro
+    before = Span(span.source, span.start, part.start).text
+    after = Span(span.source, part.end, span.end).text
+    whole = f"{before}{text}{after}"
+    return f"{want}({whole if len(whole) <= 80 and chr(10) not in whole else '...'})"
+
+
 def mismatch(
-    op: str, a: Expr, b: Expr, left: tree.Expr, right: tree.Expr, span: Span | None
+    op: str,
+    a: Expr,
+    b: Expr,
+    left: tree.Expr,
+    right: tree.Expr,
+    span: Span | None,
+    want: ElemType | None = None,
 ) -> TypeMismatch:
-    """Two types in one operation; the help converts the one that loses least."""
+    """Two types in one operation; the help converts the one that loses least. want: the type of
+    what the result is for, which it is converted to where it is another one."""
     rank = {"bool": -1, "index": 0}
     order = [rank.get(e.type.name, e.type.bits + (1000 if e.type.is_float else 0)) for e in (a, b)]
     target, other = (a, right) if order[0] >= order[1] else (b, left)
@@ -173,7 +223,8 @@ def mismatch(
     if BOOL in (a.type, b.type):
         help_ = "make a number of a truth value with `select(c, 1, 0)`"
     else:
-        help_ = f"write `{target.type}({source(other)})`"
+        converted = f"{target.type}({source(other)})"
+        help_ = f"write `{_converted(other, converted, target.type, span, want)}`"
     error = TypeMismatch.at(
         span, f"`{op}` joins {names}, and types are never converted silently", help=help_
     )
