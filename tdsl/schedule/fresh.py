@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from tdsl.diagnostics import IllegalSchedule
+from tdsl.diagnostics import IllegalSchedule, Span
 from tdsl.polyhedral import dependences, fresh, legality
 from tdsl.polyhedral.program import Dependence
 from tdsl.schedule import check, marks
+from tdsl.schedule.hints import listing, refusal
 from tdsl.schedule.state import Private, State
 
 
@@ -43,3 +45,27 @@ def _holds(state: State) -> bool:
     if check.order(state):
         return False
     return not any(check.mark(state, at) for at in marks.all_marked(state))
+
+
+def refuse_undecided(state: State, below: Iterable[str], what: str, span: Span | None) -> None:
+    """Refuse to make new statements of those below a loop where they touch arrays whose memory is
+    decided when the order is final."""
+    program = state.program
+    found = [program.statements[s] for s in below]
+    used = {a for s in found for a in (s.write.array, *(r.array for r in s.reads))}
+    local = [name for name in fresh.fresh_arrays(program) if name in used]
+    if not local:
+        return
+    heads = [s.tuple_of for s in program.statements.values() if s.write.array in local]
+    head = next((h for h in heads if h is not None), None)
+    if head is not None:
+        raise refusal(
+            span,
+            f"{what}: {head} keeps several values in one loop, and the next ones go into "
+            f"{listing(local)} first",
+        )
+    raise refusal(
+        span,
+        f"{what}: `for` bodies declare temps ({listing(local)})",
+        help="declare them outside, with a dimension for each index of the `for`",
+    )

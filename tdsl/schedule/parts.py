@@ -13,6 +13,7 @@ from tdsl.polyhedral.parts import peel as in_parts
 from tdsl.polyhedral.parts import with_origins
 from tdsl.polyhedral.tree import Loop, loops, loops_of, statements
 from tdsl.schedule.directives import Factor, Peel
+from tdsl.schedule.fresh import refuse_undecided
 from tdsl.schedule.hints import listing, refusal
 from tdsl.schedule.literal import integer
 from tdsl.schedule.marks import serial
@@ -30,6 +31,7 @@ def peel(state: State, d: Peel, on: Sequence[str]) -> State:
     at = one(state, d.loop, on)
     serial(at, d.span, "peeled")
     _whole(state, at, d.span, "peeled", (at.loop, *loops(at.loop.body)))
+    refuse_undecided(state, statements(at.loop), f"{at} cannot be peeled", d.span)
     first, last = (0 if e is None else integer(e) for e in (d.first, d.last))
     for count, word in ((first, "first"), (last, "last")):
         if count < 0:
@@ -72,6 +74,9 @@ def factor(state: State, d: Factor, on: Sequence[str]) -> State:
     around = loops_of(state.tree, name)
     own = [loop for loop in around if statements(loop) == (name,)]
     _whole(state, at, d.span, "factored", own)
+    # Their memory is found in the order of the kernel, which does not have the new loops.
+    every = state.program.statements
+    refuse_undecided(state, every, "no loop of this kernel can be factored", d.span)
     for loop in own:
         serial(LoopAt(name, loop), d.span, "factored")
     if (
@@ -103,7 +108,7 @@ def factor(state: State, d: Factor, on: Sequence[str]) -> State:
 
 
 def _whole(state: State, at: LoopAt, span: Span | None, verb: str, touched: Sequence[Loop]) -> None:
-    """Refuse where copies of loops would lose what stands on them, or memory is undecided."""
+    """Refuse where copies of loops would lose what stands on them."""
     for loop in touched:
         movable(state, LoopAt(statements(loop)[0], loop), span, verb)
     for request in state.stages:
@@ -114,10 +119,3 @@ def _whole(state: State, at: LoopAt, span: Span | None, verb: str, touched: Sequ
                 f"{at} cannot be {verb}: `stage {request.array}` stands below it",
                 help="put this directive before it",
             )
-    local = [a.name for a in state.program.arrays.values() if a.local is not None]
-    if local:
-        raise refusal(
-            span,
-            f"{at} cannot be {verb}: `for` bodies of this kernel declare temps ({listing(local)})",
-            help="declare them outside, with a dimension for each index of the `for`",
-        )

@@ -24,6 +24,7 @@ from tdsl.schedule.directives import (
     Split,
     Tile,
 )
+from tdsl.schedule.fresh import refuse_undecided
 from tdsl.schedule.hints import closest, listing, refusal
 from tdsl.schedule.literal import integer
 from tdsl.schedule.marks import refreshed, serial
@@ -127,12 +128,7 @@ def _split(
 
 def _shifted(state: State, at: LoopAt, info: SplitInfo, span: Span | None) -> State:
     """A split whose last block is full: some instances run twice."""
-    local = [a.name for a in state.program.arrays.values() if a.local is not None]
-    if local:
-        raise refusal(
-            span,
-            f"tail shift of {at}: `for` bodies of this kernel declare temps ({listing(local)})",
-        )
+    refuse_undecided(state, statements(at.loop), f"tail shift of {at}", span)
     program, tree, known = shifted(
         state.program, state.tree, state.dependences, (at.statement, at.name), info,
         origins=state.base is not None,
