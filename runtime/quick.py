@@ -21,12 +21,15 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tdsl.runtime.interface import Entry
 from tdsl.runtime.memory import empty
+
+BEYOND_F32 = float(2**128 - 2**103)  # the least number that f32 rounds to infinity
 
 
 class Slot(NamedTuple):
@@ -109,6 +112,9 @@ def quick_call(entry: Entry, slots: tuple[Slot, ...], around: Surroundings) -> C
         "_before": around.before,
         "_empty": empty,
         "_type": type,
+        "_abs": abs,
+        "_f32": np.float32,
+        "_inf": inf,
         "_items": tuple,
         "_only_sizes": only_sizes,
         "_unusual": (ValueError, TypeError, OverflowError),  # not contiguous, read-only, too large
@@ -140,6 +146,9 @@ def _text(entry: Entry, slots: tuple[Slot, ...], around: Surroundings) -> str:
             continue
         if slot.dtype is None:
             tests.append(f"_type({name}) in _numbers{number}")
+            if np.float32 in slot.numbers:  # C would make an infinity of what is refused
+                beyond = f"{BEYOND_F32!r} <= _abs({name}) < _inf"
+                tests.append(f"(_type({name}) is _f32 or not {beyond})")
             passed.append(name)
             continue
         test = f"_type({name}) is _ndarray and {name}.dtype is _dtype{number}"

@@ -14,6 +14,8 @@ import ctypes
 import os
 import threading
 from collections.abc import Iterator
+from operator import index
+from typing import SupportsIndex
 
 RUNTIMES = ("libgomp.so.1", "libomp.so", "libomp.dylib")
 
@@ -40,6 +42,9 @@ def set_threads(number: int) -> None:
     It speaks to the OpenMP runtimes in this process: load the kernels first. Raises RuntimeError
     for more than one thread where a fork took them away.
     """
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        raise TypeError(f"expected a number of threads, got {number!r}")
+    number = index(number)
     if number < 1:
         raise ValueError(f"expected at least 1 thread, got {number}")
     if number > 1 and _survivor == threading.get_ident():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isinf
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from tdsl.ir.lowfloat import to_bf16
 from tdsl.ir.steps import filled, share_elements
 from tdsl.runtime.interface import Argument, SizePlan
 from tdsl.runtime.memory import Array, address, empty, empty_strided
+
+BEYOND = (1 << 1024) - (1 << 970)  # the least integer that f64 rounds to infinity
 
 
 @dataclass(frozen=True)
@@ -113,11 +116,10 @@ class Values:
             return self._array(argument, np.asarray(value))
         dtype = argument.dtype
         integral = isinstance(value, int) and not isinstance(value, bool)
-        if argument.elem == "bf16" and (integral or isinstance(value, float)):
-            return np.asarray(to_bf16(float(value)), dtype)
+        is_float = argument.elem == "bf16" or dtype.kind == "f"
+        if is_float and (integral or isinstance(value, float)):
+            return self._float(argument, value)
         match dtype.kind:
-            case "f":
-                fits = integral or isinstance(value, float)
             case "b":
                 fits = isinstance(value, bool)
             case _:
@@ -126,8 +128,21 @@ class Values:
             raise self.wrong(argument.name, expected, described(value), TypeError)
         if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
             raise self.wrong(argument.name, expected, f"{value}, which it cannot hold")
+        return np.asarray(value, dtype)
+
+    def _float(self, argument: Argument, value: float) -> Array:
+        """The nearest number of a floating-point type; refused where there is none."""
+        is_bf16 = argument.elem == "bf16"
+        expected = f"a number of type {argument.elem}"
+        if isinstance(value, int) and abs(value) >= BEYOND:
+            raise self.wrong(argument.name, expected, "an integer beyond its largest number")
+        wide = float(value)
         with np.errstate(over="ignore"):
-            return np.asarray(value, dtype)
+            made = np.asarray(to_bf16(wide) if is_bf16 else wide, argument.dtype)
+        infinite = int(made) & 0x7FFF == 0x7F80 if is_bf16 else np.isinf(made)
+        if infinite and not isinf(wide):
+            raise self.wrong(argument.name, expected, f"{value}, beyond its largest number")
+        return made
 
     def allocate(
         self,

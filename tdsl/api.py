@@ -189,6 +189,7 @@ class Kernel:
     ) -> Schedule:
         """An empty schedule; its methods are the directives, each checked at once."""
         file = self.module.file
+        _text(target, "target", "avx2")
         options = driver.Options(self.name, find_target(target), _sizes(sizes), constants or {})
         front = driver.run(file, options, until="dependences")
         return Schedule(
@@ -220,6 +221,13 @@ class Kernel:
         are compiled into one function, which picks at each call.
         """
         sizes, constants, knobs = _sizes(sizes), dict(constants or {}), dict(knobs or {})
+        if target is not None:
+            _text(target, "target", "avx2")
+        if schedule is not None and not isinstance(schedule, str | Schedule):
+            raise TypeError(
+                "schedule: expected the name of a variant or a schedule made by methods, got "
+                f"{schedule!r}"
+            )
         if isinstance(schedule, Schedule):
             made_for = schedule.program.kernel
             if made_for.name != self.name:
@@ -253,6 +261,11 @@ def _sizes(given: Mapping[str, int] | None) -> dict[str, int]:
             raise TypeError(f"size {name!r}: expected an integer, got {value!r}")
         bound[name] = index(value)
     return bound
+
+
+def _text(given: object, what: str, example: str) -> None:
+    if not isinstance(given, str):
+        raise TypeError(f"{what}: expected a name such as {example!r}, got {given!r}")
 
 
 def _warn(message: Diagnostic) -> None:

@@ -76,9 +76,7 @@ class ArgumentPlan:
             elif argument.required:
                 raise TypeError(f"{self.kernel.name}: the argument '{name}' is missing")
         for name in arrays:
-            if name not in self._arguments:
-                known = ", ".join(self._arguments)
-                raise TypeError(f"{self.kernel.name} has no argument '{name}' (it has {known})")
+            self._known(name)
         sizes = self._given(given or {})
         self._solve(arrays, sizes)
         self._complete(sizes)
@@ -129,15 +127,37 @@ class ArgumentPlan:
 
     def laid_out(self, name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The values of an argument as it is stored: themselves where it has no layout."""
-        array = self._arguments[name].array
-        return values if array.layout is None else laid_out(array, values)
+        array = self._known(name).array
+        if array.layout is None:
+            return values
+        self._check_rank(array, len(array.layout[0]), values)
+        return laid_out(array, values)
 
     def natural(
         self, name: str, stored: npt.NDArray[Any], shape: tuple[int, ...]
     ) -> npt.NDArray[Any]:
         """The values of this shape of an argument as it is stored."""
-        array = self._arguments[name].array
-        return stored if array.layout is None else natural(array, stored, shape)
+        array = self._known(name).array
+        if array.layout is None:
+            return stored
+        self._check_rank(array, len(array.layout[1]), stored)
+        return natural(array, stored, shape)
+
+    def _known(self, name: str) -> _Argument:
+        if name not in self._arguments:
+            known = ", ".join(self._arguments)
+            raise TypeError(f"{self.kernel.name} has no argument '{name}' (it has {known})")
+        return self._arguments[name]
+
+    def _check_rank(self, array: Array, rank: int, values: object) -> None:
+        name = f"{self.kernel.name}: argument '{array.name}'"
+        if not isinstance(values, np.ndarray):
+            raise TypeError(f"{name}: expected a NumPy array, got {type(values).__name__}")
+        if values.ndim != rank:
+            raise ValueError(
+                f"{name}: expected {rank} dimensions, got {values.ndim} "
+                f"(shape {list(values.shape)})"
+            )
 
     def check_ranges(
         self, arrays: Mapping[str, npt.NDArray[Any]], sizes: Mapping[str, int]

@@ -91,7 +91,8 @@ def kernel_constants(
             raise ParseError.at(
                 kernel.name_span,
                 f"kernel `{kernel.name}` has no constant `{name}`",
-                help=suggest(name, names) or f"its constants are {', '.join(names) or 'none'}",
+                help=suggest(name, names)
+                or (f"its constants are {', '.join(names)}" if names else "it has no constants"),
             )
     out = Constants()
     for param in kernel.constants:

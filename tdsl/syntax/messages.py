@@ -118,6 +118,9 @@ def _describe(expected: frozenset[str]) -> str:
     if "*" in left:
         out.append("an operator")
         left -= {*OPERATORS, ".", "[", "(", "="}
-    left -= {"NAME", "TYPED_NAME", "STRING", "$END"}
+    left -= {"NAME", "TYPED_NAME", "STRING"}
+    if left == {"$END"} and not out:
+        return "the end of the text"
+    left -= {"$END"}
     out += [f"`{word}`" for word in sorted(left)]
     return " or ".join([", ".join(out[:-1]), out[-1]] if len(out) > 1 else out)

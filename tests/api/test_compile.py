@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,3 +206,29 @@ def test_a_size_that_is_no_integer_is_refused(module: tdsl.Module, value: object
 def test_sizes_are_a_mapping(module: tdsl.Module) -> None:
     with pytest.raises(TypeError, match="sizes: expected a dict"):
         module["matmul"].compile(sizes=(3, 4))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": 3}, "target: expected a name such as 'avx2', got 3"),
+        ({"schedule": 5}, "schedule: expected the name of a variant or a schedule made by methods"),
+    ],
+)
+def test_options_of_a_wrong_type(
+    module: tdsl.Module, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        module["matmul"].compile(**options)
+
+
+def test_a_schedule_for_a_target_of_a_wrong_type(module: tdsl.Module) -> None:
+    target: Any = 3
+    with pytest.raises(TypeError, match="target: expected a name"):
+        module["matmul"].schedule(target)
+
+
+def test_a_constant_where_there_is_none(module: tdsl.Module) -> None:
+    with pytest.raises(tdsl.ParseError, match="has no constant `Z`") as refused:
+        module["matmul"].compile(constants={"Z": 3})
+    assert refused.value.diagnostics[0].help == "it has no constants"

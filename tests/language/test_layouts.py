@@ -184,3 +184,27 @@ def test_data_choose_the_element(on: str) -> None:
     np.testing.assert_array_equal(kernel.natural("y", y, (9, 13)), table[at])
     counted = kernel.natural("count", count, (7,))
     np.testing.assert_array_equal(counted, np.arange(7) + np.bincount(at, minlength=7))
+
+
+def test_what_is_laid_out_is_an_argument() -> None:
+    text = """
+kernel f(M, N) {
+    in  x: f32[M, N]
+    out y: f32[M, N]
+    y[i, j] = x[i, j]
+}
+schedule f for any {
+    layout x[i, j] as [i // 8, j, i % 8]
+}
+"""
+    kernel = tdsl.parse(text)["f"].compile(target="c")
+    assert isinstance(kernel, CompiledKernel)
+    x = np.zeros((3, 4), np.float32)
+    with pytest.raises(TypeError, match=r"f has no argument 'Q' \(it has x, y\)"):
+        kernel.laid_out("Q", x)
+    with pytest.raises(ValueError, match="argument 'x': expected 2 dimensions, got 1"):
+        kernel.laid_out("x", x[0])
+    with pytest.raises(TypeError, match="argument 'x': expected a NumPy array, got list"):
+        kernel.laid_out("x", [[1.0]])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="argument 'x': expected 3 dimensions, got 2"):
+        kernel.natural("x", x, (3, 4))

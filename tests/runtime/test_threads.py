@@ -175,6 +175,9 @@ def test_the_number_of_threads_can_be_set() -> None:
     assert run_python(code, OMP_NUM_THREADS="3").stdout == "1\n3\n2 True\n"
     with pytest.raises(ValueError, match="at least 1 thread"):
         set_threads(0)
+    for wrong in ("a", 1.5, True):
+        with pytest.raises(TypeError, match="expected a number of threads, got"):
+            set_threads(wrong)  # type: ignore[arg-type]
     assert max_threads() >= 1
 
 

@@ -234,6 +234,24 @@ def test_integers_must_fit() -> None:
         kernel(v=1)
 
 
+def test_floats_must_fit() -> None:
+    """What f32 rounds to infinity is refused; infinities and NaN are numbers of its own."""
+    prototype = "int fill(int64_t N, float v, float *y, void *workspace)"
+    body = "{ (void)workspace; for (int64_t i = 0; i < N; i++) y[i] = v; return 0; }\n"
+    request = module("fill", f"{prototype};\n", f"{prototype} {body}")
+    which = entry("fill", "N", "in v: f32", "out y: f32[1]")
+    kernel = compiled(request, which, Shapes(y=("N",)))
+    largest = float(np.finfo(np.float32).max)
+    for _ in range(2):
+        for good in (1, 0.5, largest, -largest, 3.4028235e38, np.inf, -np.inf, np.nan):
+            np.testing.assert_array_equal(kernel(v=good, N=2), np.full(2, good, np.float32))
+        for bad in (1e300, -1e39, float(2**128 - 2**103), 10**39):
+            with pytest.raises(ValueError, match=r"a number of type f32, got .*beyond"):
+                kernel(v=bad, N=2)
+        with pytest.raises(ValueError, match="got an integer beyond its largest number"):
+            kernel(v=10**400, N=2)
+
+
 def test_bound_sizes_are_still_checked() -> None:
     which = replace(ROWS_ENTRY, bound=(("K", 64),))
     kernel = compiled(ROWS, which, ROWS_SHAPES)

@@ -191,6 +191,11 @@ def test_names_cannot_smuggle_text() -> None:
         new().split("C.i by 4 -> x, y parallel C.j", by=8, into=("a", "b"))
 
 
+def test_an_expression_ends_where_its_text_does() -> None:
+    with pytest.raises(ParseError, match="expected the end of the text, found `y`"):
+        new().split("C.i", by="x y", into=("a", "b"))
+
+
 def test_text_may_be_added() -> None:
     s = new()
     s.add("split C.i by 8 -> io, ii\nunroll ii")
