@@ -170,10 +170,33 @@ def moved_dependences(
     arrays: Sequence[str],
 ) -> tuple[Dependence, ...]:
     """The dependences for statements with new instances; those through `arrays` are left out."""
+    return _mapped((d for d in dependences if d.array not in arrays), old, program)
+
+
+def with_other_writers(
+    dependences: Iterable[Dependence],
+    old: Mapping[str, isl.Map],
+    program: Program,
+    arrays: Sequence[str],
+) -> tuple[Dependence, ...]:
+    """Those through `arrays` between a statement with new instances and one that writes the same
+    elements and stays: their order is to be kept, whichever of the copies is meant."""
+    writes = {s.name: s.write.array for s in program.statements.values()}
+    chosen = (
+        d
+        for d in dependences
+        if d.array in arrays
+        and (d.source in old) != (d.sink in old)
+        and writes[d.source] == writes[d.sink] == d.array
+    )
+    return _mapped(chosen, old, program)
+
+
+def _mapped(
+    dependences: Iterable[Dependence], old: Mapping[str, isl.Map], program: Program
+) -> tuple[Dependence, ...]:
     result = []
     for d in dependences:
-        if d.array in arrays:
-            continue
         map_ = d.map
         if d.source in old:
             back = old[d.source].intersect_domain(program.statements[d.source].domain)

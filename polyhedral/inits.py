@@ -170,9 +170,10 @@ def _first_term(init: Stmt, stmt: Stmt, coords: Sequence[isl.PwAff]) -> list[isl
         return []
     terms = isl.Map.from_domain_and_range(init.domain, stmt.domain)
     for position, index in enumerate(init.indices):
-        terms = terms.equate(
-            isl.dim_type.in_, position, isl.dim_type.out, stmt.indices.index(index)
-        )
+        if index in stmt.indices:  # else one of its own, as the lane of a state has
+            terms = terms.equate(
+                isl.dim_type.in_, position, isl.dim_type.out, stmt.indices.index(index)
+            )
     place = coordinate_map(coords)
     first = terms.apply_range(place).lexmin_pw_multi_aff()
     without = coalesced(init.domain.subtract(first.domain()))

@@ -371,26 +371,29 @@ def nest_conditions(nest: Nest) -> tuple[Expr, ...]:
 def initial_tree(program: Program) -> Node:
     """The program's own order: each statement in its own loops, a `for` shared by its body.
 
-    There are no leaves for `S.init`; `legality.with_inits` places them.
+    There are no leaves for `S.init`; `legality.with_inits` places them. Statements of the kernel
+    that the program has no more (`inline`) have none either.
     """
     return _block(program, program.kernel.body, ())
 
 
 def _block(program: Program, body: Sequence[BodyItem], outer: tuple[Nest, ...]) -> Node:
-    nodes = [
-        _item(program, item, outer)
-        for item in body
-        if not (isinstance(item, Statement) and item.starts is not None)
-    ]
+    nodes = [_item(program, item, outer) for item in body if _placed(program, item)]
     return nodes[0] if len(nodes) == 1 else Seq(tuple(nodes))
+
+
+def _placed(program: Program, item: BodyItem) -> tuple[Statement, ...]:
+    """The statements of an item of the body that have leaves."""
+    return tuple(
+        s for s, _ in _with_nests((item,)) if s.starts is None and s.name in program.statements
+    )
 
 
 def _item(program: Program, item: BodyItem, outer: tuple[Nest, ...]) -> Node:
     if isinstance(item, Nest):
         coords = {
             s.name: _coordinate(program, s.name, item.index, item.down)
-            for s, _ in _with_nests(item.body)
-            if s.starts is None
+            for s in _placed(program, item)
         }
         return Loop(item.index, coords, _block(program, item.body, (*outer, item)))
     shared = {nest.index for nest in outer}

@@ -199,6 +199,10 @@ def _at(
     stored = {c.array: c.store or key for c in state.computed if c.at is not None}
     private = {**state.private, **{a: stored.get(a, key) for a in whole}}
     touched = {program.statements[s].write.array for s in names}
+    known = moves.with_other_writers(state.dependences, moved.old, moved.program, sorted(touched))
+    ordered = replace(state, program=moved.program, tree=moved.tree, dependences=known)
+    if broken := check.order(ordered):
+        raise check.illegal(ordered, broken, d.span, print_directive(d))
     state = replace(
         state,
         dependences=moves.moved_dependences(

@@ -95,7 +95,18 @@ def _array(program: Program, d: Pack) -> Array:
             f"there is no array {name}",
             help=closest(name, program.arrays, "arrays"),
         )
-    return program.arrays[name]
+    array = program.arrays[name]
+    if array.local is not None:
+        written = all(s.tuple_of is None for s in program.statements.values()
+                      if s.write.array == name)  # fmt: skip
+        raise refusal(
+            d.span,
+            f"{name} is another array in each iteration of {array.local}: it is not packed",
+            help=f"declare it outside that `for`, with a dimension for {array.local} in front"
+            if written
+            else None,
+        )
+    return array
 
 
 def _readers(state: State, d: Pack, at: LoopAt | None) -> tuple[str, ...]:
@@ -163,7 +174,7 @@ def is_exact(source: ElemType, wanted: ElemType) -> bool:
 def _loops(
     state: State, d: Pack, at: LoopAt | None, readers: Sequence[str]
 ) -> tuple[tuple[Dim, ...], tuple[str, ...]]:
-    names = []
+    names: list[str] = []
     for e in d.order:
         if not isinstance(e, surface.Name):
             raise refusal(
@@ -175,10 +186,26 @@ def _loops(
     for position, name in enumerate(names):
         if name in names[:position]:
             raise refusal(d.span, f"{name} is listed twice")
-    return tuple(_loop(state, d, at, readers, n) for n in names), tuple(names)
+    dims = tuple(_loop(state, d, at, readers, n, names) for n in names)
+    for position, dim in enumerate(dims):
+        for other in dims[:position]:
+            for s in readers:
+                if dim.loop_of(s) == other.loop_of(s):
+                    text = f"{other.loop} and {dim.loop} are one loop of {s}"
+                    raise refusal(d.span, text, help=f"leave {dim.loop} out")
+    return dims, tuple(names)
 
 
-def _loop(state: State, d: Pack, at: LoopAt | None, readers: Sequence[str], name: str) -> Dim:
+def _loop(
+    state: State,
+    d: Pack,
+    at: LoopAt | None,
+    readers: Sequence[str],
+    name: str,
+    listed: Sequence[str],
+) -> Dim:
+    """`listed`: all loops of the copy. What `unroll by` and `vectorize` split is named by its
+    outer loop, unless the inner one is listed beside it: then each is itself."""
     by_reader = {}
     for s in readers:
         around = loops_of(state.tree, s)
@@ -208,7 +235,8 @@ def _loop(state: State, d: Pack, at: LoopAt | None, readers: Sequence[str], name
                 help=f"its loops there are {listing(inside)}" + (alone if len(readers) > 1 else ""),
             )
         made = [x for x in around if x.inner_of is not None and x.inner_of.outer == called]
-        if made and made[0].name in (f"{called}_u", f"{called}_v"):
+        of_mark = made and made[0].name in (f"{called}_u", f"{called}_v")
+        if of_mark and made[0].name not in listed:
             called = made[0].name  # `unroll by` and `vectorize` split the loop that was named
         for statement, outer, inner in state.collapsed:
             if statement == s and called in (outer, inner):

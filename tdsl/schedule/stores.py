@@ -13,6 +13,7 @@ from tdsl.polyhedral.explain import first_that_works
 from tdsl.polyhedral.flatten import flattened
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.leaves import is_dim
+from tdsl.polyhedral.need import group_of
 from tdsl.polyhedral.overwrites import Lost, first_lost
 from tdsl.polyhedral.place import localize
 from tdsl.polyhedral.program import Violation, accesses_to
@@ -20,7 +21,7 @@ from tdsl.polyhedral.shared import share
 from tdsl.polyhedral.sliding import first_only
 from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.text import element_text, instance_text, sizes_text
-from tdsl.polyhedral.tree import Loop, Node
+from tdsl.polyhedral.tree import Loop, Node, statements
 from tdsl.schedule import check, marks
 from tdsl.schedule.directives import LoopRef, Store
 from tdsl.schedule.dots import tile_layout
@@ -29,7 +30,7 @@ from tdsl.schedule.layouts import dimension, layout_of
 from tdsl.schedule.literal import integer
 from tdsl.schedule.references import one, statement_names
 from tdsl.schedule.replaced import based, inside_homes, rebased
-from tdsl.schedule.state import ComputeRequest, Private, State
+from tdsl.schedule.state import ComputeRequest, LoopAt, Private, State
 from tdsl.schedule.structure import FACTOR
 from tdsl.syntax.print_directive import print_directive
 
@@ -136,6 +137,7 @@ def _at(
                 help=closest(at.name, [x.name for x in loops], "loops"),
             )
         key = (request.at[0], at.name)
+        _whole(state, d, request, at)
     kept = [x.name for x in loops].index(request.store[1]) + 1 if request.store else 0
     if request.slid and outside > kept:
         where = f"at {'.'.join(request.store)}" if request.store else "at root"
@@ -162,6 +164,19 @@ def _at(
         for a in (s.write, *s.reads)
     }
     return rebased(replace(state, private=private), program, state.tree, touched)
+
+
+def _whole(state: State, d: Store, request: ComputeRequest, at: LoopAt) -> None:
+    """Refuses memory that is new in each iteration of a loop outside of which others write it."""
+    inside = statements(at.loop.body)
+    outside = [s for s in group_of(state.program, request.array) if s not in inside]
+    if outside:
+        raise refusal(
+            d.span,
+            f"{outside[0]} writes {request.array} outside {at}: {request.array} cannot be new in "
+            "each of its iterations",
+            help=f"put `compute {outside[0]} at {'.'.join(request.at or ())}` before this",
+        )
 
 
 def _is(placed: Loop, loop: Loop) -> bool:

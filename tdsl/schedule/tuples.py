@@ -46,8 +46,12 @@ def with_states(state: State, at: LoopAt, note: str, span: Span | None) -> State
 
 
 def _may_join(state: State, head: str) -> bool:
-    """Whether the terms may come in any order: exactly (`argmax`), by the word of the schedule."""
-    if state.program.kernel.statement(head).start is not None:
+    """Whether the terms may come in any order: exactly (`argmax`), by the word of the schedule.
+    The states of lanes are joined one after the other, whatever their head."""
+    written = next((s for s in state.program.kernel.statements if s.name == head), None)
+    if written is None:
+        return False
+    if written.start is not None:
         return True
     parts = [s for s in state.program.statements.values() if s.tuple_of == head and s.reduction]
     floats = any(state.program.arrays[s.write.array].type.is_float for s in parts)

@@ -193,3 +193,36 @@ def test_refusals(body: str, why: str) -> None:
     text = f"kernel k(N) {{ in x: f32[N]  out y, z: f32[N]  {body} }}"
     with pytest.raises(IllegalSchedule, match=why):
         scheduled(f"{text} schedule k for any {{ inline {name} }}")
+
+
+BESIDE = """
+kernel beside(M, N) {
+    in  x: f32[M, N]
+    out y: f32[M, N]
+    out at: i64[M]
+    assume N >= 1
+    e[i, j] = 2.0 * x[i, j]
+    y[i, j] = e[i, j] + e[i, N - 1 - j]
+    at[i] = argmax[j](x[i, j])
+}
+schedule beside for any { inline e  DIRECTIVES }
+"""
+
+
+@pytest.mark.parametrize("more", ["", "vectorize at.j by 4", "vectorize y.j  parallel at.i"])
+def test_beside_what_lives_in_one_iteration(more: str) -> None:
+    """The memory of an `argmax`'s temps is chosen when a statement of the kernel is gone."""
+    kernel = tdsl.parse(BESIDE.replace("DIRECTIVES", more))["beside"].compile(target="avx2")
+    for m, n in ((1, 1), (3, 11), (2, 16)):
+        x = RNG.standard_normal((m, n)).astype(np.float32)
+        made = kernel(x=x)
+        np.testing.assert_array_equal(made.y, 2 * x + 2 * x[:, ::-1])
+        np.testing.assert_array_equal(made.at, x.argmax(1))
+
+
+def test_a_definition_that_a_for_reads() -> None:
+    text = LOCAL.replace("    for t", "    g[t, i] = 3.0 * x[t, i]\n    for t")
+    text = text.replace("a[i] = 2.0 * x[t, i]", "a[i] = g[t, i] - x[t, i]")
+    x = RNG.integers(-9, 9, (3, 11)).astype(np.float32)
+    y = tdsl.parse(text.replace("inline a", "inline g"))["local"].compile(target="avx2")(x=x)
+    np.testing.assert_array_equal(y, 2 * x + 2 * x[:, ::-1])

@@ -228,3 +228,48 @@ def test_what_a_call_brings_cannot_be_prepared() -> None:
     text = TYPED.replace("const B", "in    B")
     with pytest.raises(IllegalSchedule, match="no `const` argument"):
         tdsl.parse(text, name="t.tdsl")["product"].compile("c")
+
+
+LANES = """
+kernel scaled(M, N) {
+    in  x: f32[M, N]
+    out y: f32[M, N]
+    y[i, j] = 2.0 * x[i, j]
+}
+schedule scaled for any { %s }
+"""
+
+
+@pytest.mark.parametrize("order", ["i, j, j_v", "j, i, j_v", "j_v, j, i", "j, j_v, i"])
+@pytest.mark.parametrize("mark", ["vectorize j", "vectorize j by 4", "unroll j by 3"])
+def test_a_marked_loop_and_its_inner_one_are_two_dimensions(mark: str, order: str) -> None:
+    order = order.replace("j_v", "j_u") if "unroll" in mark else order
+    scaled = compiled(LANES % f"{mark} pack x at root as [{order}]", "scaled", "avx2")
+    for m, n in ((1, 1), (3, 16), (2, 19)):
+        x = np.random.default_rng(3).standard_normal((m, n)).astype(np.float32)
+        np.testing.assert_array_equal(scaled(x=x), 2 * x)
+
+
+BLUR = """
+kernel blur(H, W) {
+    assume W >= 1
+    in  x: i32[H, W]
+    out y: i32[H, W]
+    a[i, j] = 3 * x[i, j]
+    y[i, j] = a[i, clamp(j - 1, 0, W - 1)] + 10 * a[i, clamp(j + 2, 0, W - 1)]
+}
+schedule blur for any { %s }
+"""
+
+
+@pytest.mark.parametrize("part", ["first 1", "last 2", "first 3 last 2"])
+@pytest.mark.parametrize("loop", ["uo", "v", "ui"])
+def test_a_peeled_copy_may_read_nothing_in_a_part(loop: str, part: str) -> None:
+    """The blocks of the copy are whole, so that its last rows may hold zeros alone."""
+    text = BLUR % f"pack a[u, v] at root as Q[u // 8, v, u % 8] peel Q.{loop} {part}"
+    blur = compiled(text, "blur", "avx2")
+    for h, w in ((1, 1), (8, 3), (19, 5)):
+        x = np.random.default_rng(h).integers(-99, 99, (h, w), np.int32)
+        at = np.arange(w)
+        want = 3 * (x[:, (at - 1).clip(0)] + 10 * x[:, (at + 2).clip(0, w - 1)])
+        np.testing.assert_array_equal(blur(x=x), want)

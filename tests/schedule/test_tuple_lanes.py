@@ -118,3 +118,19 @@ def test_strict_order_of_a_combine_of_floats() -> None:
     module = tdsl.parse(ONLINE % "reassociate m vectorize m.j", name="lanes.tdsl")
     with pytest.raises(IllegalSchedule, match="reassociate is not allowed"):
         module["softmax"].compile("avx2", strict_fp=True)
+
+
+@pytest.mark.parametrize(
+    "directives",
+    [
+        "unroll y_join.j_v_lane",
+        "split y_join.j_v_lane by 3 -> p, q",
+        "peel y_join.j_v_lane first 1 last 2",
+        "skew y_join.j_v_lane by 1",
+    ],
+)
+def test_the_loop_that_joins_is_one_like_others(directives: str) -> None:
+    kernel = _compiled(ARGMAX, f"vectorize y.j by 4 {directives}", "c")
+    for m, n in ((1, 1), (3, 7), (2, 16)):
+        x = np.random.default_rng(n).integers(-5, 5, (m, n)).astype(np.float32)
+        np.testing.assert_array_equal(kernel(x=x), x.argmax(1))
