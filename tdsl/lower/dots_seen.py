@@ -6,7 +6,7 @@ p % terms of lane p // terms, as the operands of a Dot lie.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from tdsl.ir import vector as v
 from tdsl.ir.kernel import Cast, Const, Expr, Select
-from tdsl.lower.masks_seen import EVERYWHERE, Mask, mask_of, over_and_over
-from tdsl.lower.records_seen import Leaf, spread
-from tdsl.lower.registers_seen import resolved
+from tdsl.lower.masks_seen import EVERYWHERE, Lets, Mask, mask_of, over_and_over
+from tdsl.lower.records_seen import Leaf, edited, spread
+from tdsl.lower.registers_seen import resolved_once
 from tdsl.lower.tables import NO, YES, Bools, Env, Ints, OnData, evaluate
 
 A = TypeVar("A", Bools, Ints)
@@ -25,22 +25,24 @@ NOWHERE: Ints = np.full((1, 1), -1, dtype=np.int64)
 
 def spread_leaf(leaf: Leaf, places: int) -> Leaf:
     """An element of each lane, as the element of all its terms."""
-    return replace(
-        leaf,
-        element=None if leaf.element is None else spread(leaf.element, places),
-        on=Mask(spread(leaf.on.may, places), spread(leaf.on.must, places)),
-        instead=_all(leaf.instead, lambda part: spread_leaf(part, places)),
-    )
+
+    def one(leaf: Leaf) -> Leaf:
+        element = None if leaf.element is None else spread(leaf.element, places)
+        on = Mask(spread(leaf.on.may, places), spread(leaf.on.must, places))
+        return replace(leaf, element=element, on=on)
+
+    return edited(leaf, one)
 
 
 def repeated_leaf(leaf: Leaf, times: int) -> Leaf:
     """An element of a group that all lanes share."""
-    return replace(
-        leaf,
-        element=None if leaf.element is None else over_and_over(leaf.element, times),
-        on=Mask(over_and_over(leaf.on.may, times), over_and_over(leaf.on.must, times)),
-        instead=_all(leaf.instead, lambda part: repeated_leaf(part, times)),
-    )
+
+    def one(leaf: Leaf) -> Leaf:
+        element = None if leaf.element is None else over_and_over(leaf.element, times)
+        on = Mask(over_and_over(leaf.on.may, times), over_and_over(leaf.on.must, times))
+        return replace(leaf, element=element, on=on)
+
+    return edited(leaf, one)
 
 
 def joined_leaf(leaf: Leaf, places: int, *, high: bool) -> Leaf:
@@ -51,12 +53,12 @@ def joined_leaf(leaf: Leaf, places: int, *, high: bool) -> Leaf:
         rest = np.broadcast_to(other, own.shape)
         return np.concatenate([rest, own] if high else [own, rest], axis=-1)
 
-    return replace(
-        leaf,
-        element=None if leaf.element is None else half(leaf.element, NOWHERE),
-        on=Mask(half(leaf.on.may, NO), half(leaf.on.must, NO)),
-        instead=_all(leaf.instead, lambda part: joined_leaf(part, places, high=high)),
-    )
+    def one(leaf: Leaf) -> Leaf:
+        element = None if leaf.element is None else half(leaf.element, NOWHERE)
+        on = Mask(half(leaf.on.may, NO), half(leaf.on.must, NO))
+        return replace(leaf, element=element, on=on)
+
+    return edited(leaf, one)
 
 
 def at_places(leaf: Leaf, lanes: Ints | None) -> Leaf:
@@ -67,14 +69,13 @@ def at_places(leaf: Leaf, lanes: Ints | None) -> Leaf:
     def chosen(values: A) -> A:
         return values if values.shape[-1] == 1 else values[..., lanes]
 
-    held = lanes if leaf.lanes is None else leaf.lanes[lanes]
-    return replace(
-        leaf,
-        element=None if leaf.element is None else chosen(leaf.element),
-        on=Mask(chosen(leaf.on.may), chosen(leaf.on.must)),
-        instead=_all(leaf.instead, lambda part: at_places(part, lanes)),
-        lanes=held,
-    )
+    def one(leaf: Leaf) -> Leaf:
+        element = None if leaf.element is None else chosen(leaf.element)
+        on = Mask(chosen(leaf.on.may), chosen(leaf.on.must))
+        held = lanes if leaf.lanes is None else leaf.lanes[lanes]
+        return replace(leaf, element=element, on=on, lanes=held)
+
+    return edited(leaf, one)
 
 
 def operand_places(dot: v.Dot) -> tuple[Ints | None, Ints | None]:
@@ -86,19 +87,13 @@ def operand_places(dot: v.Dot) -> tuple[Ints | None, Ints | None]:
     return (lane // dot.columns) * dot.group + term, (lane % dot.columns) * dot.group + term
 
 
-def _all(parts: tuple[Leaf, ...] | None, edit: Callable[[Leaf], Leaf]) -> tuple[Leaf, ...] | None:
-    return None if parts is None else tuple(edit(part) for part in parts)
-
-
-def running_terms(
-    value: v.Value, lets: Mapping[str, v.Value], env: Env
-) -> tuple[Bools, Bools] | None:
+def running_terms(value: v.Value, lets: Lets, env: Env) -> tuple[Bools, Bools] | None:
     """Which places a Dot adds: those where both operands are loaded, since others are 0.
 
     And where it would add something that is no instance: 0 times a float may be NaN. None where
     the value is no Dot.
     """
-    found = next((p for p in resolved(value, lets) if isinstance(p, v.Dot)), None)
+    found = next((p for p in resolved_once(value, lets) if isinstance(p, v.Dot)), None)
     if found is None:
         return None
     first, second = (
@@ -123,7 +118,7 @@ def sides_of(
     value: v.Value, lets: Mapping[str, v.Value]
 ) -> tuple[tuple[v.Value, Ints | None], ...]:
     """What the Dot of a value multiplies, with the lane of each place."""
-    found = next((p for p in resolved(value, lets) if isinstance(p, v.Dot)), None)
+    found = next((p for p in resolved_once(value, lets) if isinstance(p, v.Dot)), None)
     if found is None:
         return ()
     first, second = operand_places(found)
@@ -148,7 +143,7 @@ def is_zero(expr: Expr | None, env: Env) -> Bools:
             return NO
 
 
-def _loaded(value: v.Value, lets: Mapping[str, v.Value], env: Env) -> Mask:
+def _loaded(value: v.Value, lets: Lets, env: Env) -> Mask:
     match value:
         case v.Ref(name) if name in lets:
             return _loaded(lets[name], lets, env)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from tdsl.ir import vector as v
+from tdsl.ir.walk_vector import values_in
 from tdsl.lower.tables import NO, YES, Bools, Env, Ints, OnData, evaluate, operation
 
 
@@ -33,13 +34,65 @@ EVERYWHERE = Mask(YES, YES)
 UNKNOWN = Mask(YES, NO)
 
 
-def mask_of(value: v.Value | None, lets: Mapping[str, v.Value], env: Env) -> Mask:
+class Lets(dict[str, v.Value]):
+    """The named values in sight of one block, and what was found of them.
+
+    A block looks at the same rows throughout, so that a name stands for one mask and for one row
+    of numbers there. Values that many names share are looked through once, not once a path.
+    """
+
+    def __init__(self, values: Mapping[str, v.Value] | None = None) -> None:
+        super().__init__(values or {})
+        self._masks: dict[str, Mask] = {}
+        self._numbers: dict[str, Ints | None] = {}
+
+    def mask(self, name: str, env: Env) -> Mask:
+        """The mask that a name stands for."""
+        for each in below(name, self, self._masks):
+            self._masks[each] = mask_of(self[each], self, env)
+        return self._masks[name]
+
+    def numbers(self, name: str, env: Env) -> Ints:
+        """The numbers that a name stands for; raises OnData where it depends on data."""
+        for each in below(name, self, self._numbers):
+            try:
+                self._numbers[each] = numbers(self[each], self, env)
+            except OnData:
+                self._numbers[each] = None
+        found = self._numbers[name]
+        if found is None:
+            raise OnData
+        return found
+
+
+def below(name: str, lets: Mapping[str, v.Value], known: Collection[str]) -> Iterator[str]:
+    """A name after all that its value is made of, but for those `known`, which grows meanwhile.
+
+    Long chains of names are no deep recursion that way.
+    """
+    waiting = [name]
+    while waiting:
+        top = waiting[-1]
+        if top in known:
+            waiting.pop()
+        elif missing := [n for n in names_in(lets[top]) if n in lets and n not in known]:
+            waiting += missing
+        else:
+            yield waiting.pop()
+
+
+def names_in(value: v.Value) -> Iterator[str]:
+    """The names that a value itself refers to."""
+    return (part.name for part in values_in(value) if isinstance(part, v.Ref))
+
+
+def mask_of(value: v.Value | None, lets: Lets, env: Env) -> Mask:
     """`env`: the variables, of shape (rows, 1)."""
     match value:
         case None:
             return EVERYWHERE
         case v.Ref(name) if name in lets:
-            return mask_of(lets[name], lets, env)
+            return lets.mask(name, env)
         case v.Const(on):
             return EVERYWHERE if on else Mask(NO, NO)
         case v.FirstLanes(count, type):
@@ -89,11 +142,11 @@ def lane_numbers(lanes: int) -> Ints:
     return np.arange(lanes, dtype=np.int64)[None, :]
 
 
-def numbers(value: v.Value, lets: Mapping[str, v.Value], env: Env) -> Ints:
+def numbers(value: v.Value, lets: Lets, env: Env) -> Ints:
     """Index arithmetic in lanes; raises OnData where it depends on data."""
     match value:
         case v.Ref(name) if name in lets:
-            return numbers(lets[name], lets, env)
+            return lets.numbers(name, env)
         case v.Const(number) if not value.type.elem.is_float:
             return np.array([[int(number)]], dtype=np.int64)
         case v.Iota(base, step, type):

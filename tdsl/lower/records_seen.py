@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 
-from tdsl.ir import vector as v
 from tdsl.ir.vector import Home
 from tdsl.lower.accesses import Access
-from tdsl.lower.masks_seen import Mask
+from tdsl.lower.masks_seen import Lets, Mask, below, names_in
 from tdsl.lower.tables import CHOICE, Bools, Env, Ints, Table
 from tdsl.polyhedral.program import Stmt
 from tdsl.polyhedral.rebuild import Miscompiled
@@ -150,15 +150,36 @@ class Write:
 
 @dataclass
 class Scope:
-    """Names in sight. stored: to what a named value was stored since it was made."""
+    """Names in sight. stored: to what a named value was stored since it was made.
 
-    lets: dict[str, v.Value] = field(default_factory=dict)
+    leaves: what was found of a named value in this block; users: of what it is a part.
+    """
+
+    lets: Lets = field(default_factory=Lets)
     made: dict[str, Made] = field(default_factory=dict)
     stored: dict[str, tuple[Home, Made]] = field(default_factory=dict)
     registers: dict[str, Register] = field(default_factory=dict)
+    leaves: dict[str, tuple[Leaf, ...]] = field(default_factory=dict)
+    users: dict[str, set[str]] = field(default_factory=dict)
 
     def inside(self) -> Scope:
-        return Scope(dict(self.lets), dict(self.made), dict(self.stored), dict(self.registers))
+        return Scope(Lets(self.lets), dict(self.made), dict(self.stored), dict(self.registers))
+
+    def unknown(self, name: str) -> Iterator[str]:
+        """The names whose leaves are to be found before those of a name are known, and it."""
+        for each in below(name, self.lets, self.leaves):
+            for part in names_in(self.lets[each]):
+                self.users.setdefault(part, set()).add(each)
+            yield each
+
+    def store(self, name: str, home: Home, made: Made) -> None:
+        """A named value is in memory from now on; what is made of it may be made of that."""
+        self.stored[name] = home, made
+        waiting = [name]
+        while waiting:
+            for user in self.users.pop(waiting.pop(), ()):
+                if self.leaves.pop(user, None) is not None:
+                    waiting.append(user)
 
 
 @dataclass(frozen=True)
@@ -224,15 +245,35 @@ def in_lane(leaf: Leaf, lane: int, number: int, lanes: int) -> Leaf:
     def one(values: A) -> A:
         return values if values.shape[1] == 1 else values[:, [lane]]
 
-    if leaf.register is not None:
-        raise Miscompiled("a column is made of what is in a register")
     alone = np.arange(lanes)[None, :] == number
-    on = Mask(one(leaf.on.may) & alone, one(leaf.on.must) & alone)
-    element = None if leaf.element is None else one(leaf.element)
-    instead = None
-    if leaf.instead is not None:
-        instead = tuple(in_lane(part, lane, number, lanes) for part in leaf.instead)
-    return replace(leaf, element=element, on=on, instead=instead)
+
+    def each(leaf: Leaf) -> Leaf:
+        if leaf.register is not None:
+            raise Miscompiled("a column is made of what is in a register")
+        on = Mask(one(leaf.on.may) & alone, one(leaf.on.must) & alone)
+        return replace(leaf, element=None if leaf.element is None else one(leaf.element), on=on)
+
+    return edited(leaf, each)
+
+
+def edited(leaf: Leaf, edit: Callable[[Leaf], Leaf]) -> Leaf:
+    """A leaf and all that it may be instead, edited; what several are made of, once."""
+    if leaf.instead is None:
+        return edit(leaf)
+    new: dict[int, Leaf] = {}
+    waiting = [leaf]
+    while waiting:
+        top = waiting[-1]
+        if id(top) in new:
+            waiting.pop()
+        elif missing := [p for p in top.instead or () if id(p) not in new]:
+            waiting += missing
+        else:
+            one = edit(top)
+            if top.instead is not None:
+                one = replace(one, instead=tuple(new[id(p)] for p in top.instead))
+            new[id(top)] = one
+    return new[id(leaf)]
 
 
 def joined(parts: Sequence[Seen], columns: int) -> Seen:
@@ -253,39 +294,76 @@ def joined(parts: Sequence[Seen], columns: int) -> Seen:
     )
 
 
-def match(
-    leaf: Leaf, accesses: Sequence[Access], active: Bools, found: list[list[Leaf]], stmt: Stmt
-) -> None:
-    """Sorts a leaf to the accesses that it may be; there has to be one."""
-    ways = _ways(leaf, accesses, active)
-    if ways is None:
-        raise Miscompiled(f"{stmt.name} reads an element of {leaf.array} that it does not name")
-    for number, each in ways:
-        found[number].append(each)
+Ways = Sequence[tuple[int, Leaf]]  # accesses, with the leaf that each may be
 
 
-def _ways(
-    leaf: Leaf, accesses: Sequence[Access], active: Bools
-) -> Sequence[tuple[int, Leaf]] | None:
-    """Accesses with the leaf that each may be; None where it is none of them.
+@dataclass
+class Matching:
+    """Sorts the leaves of a write to the accesses that they may be."""
 
-    A stored value may be the element that it went to as well as what it was made of. Where the
-    statement reads both, no one can tell which it is: then it has no element that is compared.
-    """
-    direct = [
-        (n, leaf)
-        for n, access in enumerate(accesses)
-        if access.array == leaf.array and _agree(leaf, access, active)
-    ]
-    inner: list[tuple[int, Leaf]] = []
-    for part in leaf.instead or ():
-        ways = _ways(part, accesses, active)
+    stmt: Stmt
+    accesses: Sequence[Access]
+    active: Bools
+    known: dict[int, Ways | None] = field(default_factory=dict)
+
+    def match(self, leaf: Leaf, found: list[list[Leaf]]) -> None:
+        """Adds a leaf to the accesses that it may be; there has to be one."""
+        ways = self._ways(leaf)
         if ways is None:
+            raise Miscompiled(
+                f"{self.stmt.name} reads an element of {leaf.array} that it does not name"
+            )
+        for number, each in ways:
+            found[number].append(each)
+
+    def _ways(self, leaf: Leaf) -> Ways | None:
+        """The accesses that a leaf may be; None where it is none of them.
+
+        Each leaf is asked once, however many are made of it, and deep chains are no recursion.
+        One that is no access is enough to settle what is made of it, so that those come first
+        that are made of nothing else.
+        """
+        waiting = [(leaf, _shallow_first(leaf))]
+        while waiting:
+            top, parts = waiting[-1]
+            part = next(parts, None)
+            if part is None or (id(part) in self.known and self.known[id(part)] is None):
+                waiting.pop()
+                self.known[id(top)] = self._of(top)
+            elif id(part) not in self.known:
+                waiting[-1] = top, chain([part], parts)  # again, when it is known
+                waiting.append((part, _shallow_first(part)))
+        return self.known[id(leaf)]
+
+    def _of(self, leaf: Leaf) -> Ways | None:
+        """The same where what it is made of is known, up to the first that is no access.
+
+        A stored value may be the element that it went to as well as what it was made of. Where
+        the statement reads both, no one can tell which it is: then it has no element that is
+        compared.
+        """
+        direct = [
+            (n, leaf)
+            for n, access in enumerate(self.accesses)
+            if access.array == leaf.array and _agree(leaf, access, self.active)
+        ]
+        if leaf.instead is None:
             return direct or None
-        inner += ways
-    if leaf.instead is None or not inner:
-        return None if leaf.instead is None and not direct else direct
-    return [(n, replace(each, element=None)) for n, each in (*direct, *inner)] if direct else inner
+        inner: dict[tuple[int, int], tuple[int, Leaf]] = {}
+        for part in _shallow_first(leaf):
+            ways = self.known[id(part)]
+            if ways is None:
+                return direct or None
+            inner.update({(n, id(each)): (n, each) for n, each in ways})
+        if not inner:
+            return direct
+        if not direct:
+            return list(inner.values())
+        return [(n, replace(each, element=None)) for n, each in (*direct, *inner.values())]
+
+
+def _shallow_first(leaf: Leaf) -> Iterator[Leaf]:
+    return iter(sorted(leaf.instead or (), key=lambda part: part.instead is not None))
 
 
 def _agree(leaf: Leaf, access: Access, active: Bools) -> bool:

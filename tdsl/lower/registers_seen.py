@@ -77,26 +77,49 @@ def joined_parts(reduce: v.Reduce, lets: Mapping[str, v.Value]) -> list[str]:
 
 
 def resolved(value: v.Value, lets: Mapping[str, v.Value]) -> Iterator[v.Value]:
-    """A value and all below it, through names."""
+    """A value and all below it, through names, as often as they are used."""
     for part in values_in(value):
         yield part
         if isinstance(part, v.Ref) and part.name in lets:
             yield from resolved(lets[part.name], lets)
 
 
+def resolved_once(value: v.Value, lets: Mapping[str, v.Value]) -> Iterator[v.Value]:
+    """A value and all below it, through each name once."""
+    waiting, seen = [values_in(value)], set[str]()
+    while waiting:
+        part = next(waiting[-1], None)
+        if part is None:
+            waiting.pop()
+            continue
+        yield part
+        if isinstance(part, v.Ref) and part.name in lets and part.name not in seen:
+            seen.add(part.name)
+            waiting.append(values_in(lets[part.name]))
+
+
 def joined_lanes(
-    value: v.Value, lets: Mapping[str, v.Value], stored: Collection[str]
+    value: v.Value,
+    lets: Mapping[str, v.Value],
+    stored: Collection[str],
+    seen: set[str] | None = None,
 ) -> v.Reduce | None:
     """The reduction that joins the lanes of a write with its element; `stored`: the names of
-    what other writes wrote."""
-    match _meant(value, lets):
+    what other writes wrote, `seen`: names that were looked through."""
+    seen = set() if seen is None else seen
+    while isinstance(value, v.Ref) and value.name in lets:
+        if value.name in seen:
+            return None
+        seen.add(value.name)
+        value = lets[value.name]
+    match value:
         case v.Reduce() as reduce:
             return reduce
         case v.Load() | v.Gather():
             return None  # a mask may ask whether any lane runs
         case meant:
             inner = (p for p in operands(meant) if not (isinstance(p, v.Ref) and p.name in stored))
-            found = (joined_lanes(p, lets, stored) for p in inner)
+            found = (joined_lanes(p, lets, stored, seen) for p in inner)
             return next((reduce for reduce in found if reduce is not None), None)
 
 

@@ -32,6 +32,7 @@ from tdsl.lower.records_seen import (
     Done,
     Leaf,
     Made,
+    Matching,
     Register,
     Scope,
     Seen,
@@ -39,11 +40,17 @@ from tdsl.lower.records_seen import (
     Write,
     in_lane,
     joined,
-    match,
     spread,
 )
 from tdsl.lower.reference import ranked
-from tdsl.lower.registers_seen import homes, joined_lanes, partials, resolved, running
+from tdsl.lower.registers_seen import (
+    homes,
+    joined_lanes,
+    partials,
+    resolved,
+    resolved_once,
+    running,
+)
 from tdsl.lower.tables import YES, Env, Ints, OnData, Table, evaluate
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.rebuild import Miscompiled
@@ -149,7 +156,7 @@ class Walk:
             self._commit(write.where(on.may))
             if isinstance(item.value, v.Ref) and item.mask is None:
                 home = Home(item.buffer, item.offset, item.stride)
-                scope.stored[item.value.name] = home, made
+                scope.store(item.value.name, home, made)
             return
         if not isinstance(item.value, v.Ref) or item.value.name not in scope.registers:
             raise Miscompiled(f"a store to {item.buffer} that stands for no instance")
@@ -169,7 +176,7 @@ class Walk:
         """An update of an element that data choose: the one that it reads."""
         if item.origin is None:
             raise Miscompiled(f"a store to {item.buffer} that stands for no instance")
-        parts = resolved(item.value, scope.lets)
+        parts = resolved_once(item.value, scope.lets)
         found = [p for p in parts if isinstance(p, v.Gather) and p.buffer == item.buffer]
         if not any(p.offset == item.offset for p in found):
             raise Miscompiled(f"a store to an element of {item.buffer} that is not updated")
@@ -331,7 +338,10 @@ class Walk:
                 holder = None if register.parent else (register, table.columns[_id(name)])
                 yield Leaf(home.buffer, element, EVERYWHERE, time, None, holder)
             case v.Ref(name, type):
-                inner = tuple(self._leaves(scope.lets[name], table, scope, scope.made[name]))
+                for each in scope.unknown(name):
+                    parts = self._leaves(scope.lets[each], table, scope, scope.made[each])
+                    scope.leaves[each] = tuple({id(leaf): leaf for leaf in parts}.values())
+                inner = scope.leaves[name]
                 if name not in scope.stored:
                     yield from inner
                     return
@@ -432,6 +442,7 @@ class Walk:
             pass
         accesses = reads(stmt, self.memory, env)
         found: list[list[Leaf]] = [[] for _ in accesses]
+        matching = Matching(stmt, accesses, active)
         for leaf in write.leaves:
             if not (active & leaf.on.may).any():
                 continue  # what lanes have that do not run
@@ -441,7 +452,7 @@ class Walk:
                 held = known if leaf.lanes is None else known[:, leaf.lanes]
                 if (active & ~spread(held, active.shape[1])).any():
                     raise Miscompiled(f"{stmt.name} reads {register.name}, which holds nothing")
-            match(leaf, accesses, active, found, stmt)
+            matching.match(leaf, found)
         for access, leaves in zip(accesses, found, strict=True):
             if self.program.arrays[access.array].values is not None:
                 continue  # what a table holds may stand in the text
