@@ -23,6 +23,7 @@ from typing import Any
 import cffi
 
 from tdsl.diagnostics import Error, ToolchainError
+from tdsl.runtime import glue
 from tdsl.runtime.assembly import FLAGS
 from tdsl.runtime.cache import (
     FORMAT,
@@ -43,13 +44,21 @@ CACHE_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.ERO
 
 @dataclass(frozen=True)
 class Library:
-    """A loaded module: `lib.NAME` are its functions."""
+    """A loaded module: `lib.NAME` are its functions. `raw`: cffi's own library, where a function
+    is called `prefix` + NAME."""
 
     ffi: Any
     lib: Any
     path: Path
     request: BuildRequest
     compiler: Compiler
+    raw: Any
+    prefix: str = ""
+
+    def address(self, name: str) -> int:
+        """Of a function."""
+        pointer = self.ffi.addressof(self.raw, self.prefix + name)
+        return int(self.ffi.cast("uintptr_t", pointer))
 
 
 def load(request: BuildRequest, *, mode: str = "extension") -> Library:
@@ -226,7 +235,7 @@ def _load_shared(request: BuildRequest) -> Library:
         raise _cannot_load(path, error) from error
     if request.openmp:
         _kept.append(lib)
-    return Library(ffi, lib, path, request, compiler)
+    return Library(ffi, lib, path, request, compiler, lib)
 
 
 # ---------------------------------------------------------------- extension, API mode
@@ -244,6 +253,7 @@ def _load_extension(request: BuildRequest) -> Library:
         cffi.__version__,
         sysconfig.get_config_var("SOABI") or sys.version,
         str(python_headers()),
+        glue.source(request.cdef),
     )
     # A module's name is its identity for the interpreter: one name, one content.
     module = f"_tdsl_{request_key(request, compiler, 'extension', abi)[:32]}"
@@ -251,8 +261,8 @@ def _load_extension(request: BuildRequest) -> Library:
 
     def steps(folder: Path) -> list[list[list[str]]]:
         ffi = cffi.FFI()
-        ffi.cdef(request.cdef)
-        ffi.set_source(module, f'#include "{request.name}.h"', compiler_verbose=0)
+        ffi.cdef(glue.declarations(request.cdef))
+        ffi.set_source(module, glue.source(request.cdef), compiler_verbose=0)
         ffi.emit_c_code(str(folder / f"{module}.c"))
         kernel = [*compile_command(request, compiler), "-fPIC", "-c", f"{request.name}.c"]
         wrapper = [*compiler.command, "-O1", "-w", "-fPIC", "-DNDEBUG", "-c", f"{module}.c"]
@@ -267,14 +277,16 @@ def _load_extension(request: BuildRequest) -> Library:
 
     entry = artifact(request, compiler, "extension", (name,), steps, abi)
     loaded = import_extension(module, entry[name])
-    return Library(loaded.ffi, loaded.lib, entry[name], request, compiler)
+    lib = glue.named(loaded.lib, request.cdef)
+    return Library(loaded.ffi, lib, entry[name], request, compiler, loaded.lib, glue.PREFIX)
 
 
 def extension_flags() -> list[str]:
-    """How a linker makes an extension of Python."""
+    """How a linker makes an extension of Python, whose functions are its own, whatever the
+    process has of their names."""
     if sys.platform == "darwin":
         return ["-bundle", "-undefined", "dynamic_lookup"]
-    return ["-shared"]
+    return ["-shared", "-Wl,-Bsymbolic"]
 
 
 def import_extension(module: str, path: Path) -> Any:

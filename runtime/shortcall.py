@@ -56,7 +56,7 @@ def short_call(
     given = [address(slot.value) if slot.is_given else None for slot in slots]
     return built.ShortCall(
         MethodType(slow, kernel),
-        address(library.ffi.addressof(library.lib, symbol)),
+        library.address(symbol),
         np.ndarray,
         tuple((sys.intern(s.name), _format(s.dtype), s.written) for s in open_),
         place,

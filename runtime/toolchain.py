@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import re
 import shlex
 import shutil
 import signal
@@ -251,7 +252,7 @@ def failure(outcome: Outcome, time_limit: float) -> Error:
 
 def _advice(outcome: Outcome) -> str | None:
     text = outcome.output
-    if "Python.h" in text:
+    if re.search(r"Python\.h(:|' file) (No such|not found)", text):
         return "apt-get install python3-dev"
     if "omp" in text and ("-fopenmp" in text or "cannot find -l" in text or "omp.h" in text):
         return "OpenMP is missing: apt-get install libgomp1 (gcc) or libomp-dev (clang)"

@@ -31,6 +31,14 @@ _MATH = (
     "rint round roundeven scalbln scalbn sin sinh sqrt tan tanh tgamma trunc exp10 pow10 sincos "
     "drem gamma significand j0 j1 jn y0 y1 yn finite scalb"
 )
+# Further ones of C23 and glibc: nothing here calls them, but a header declares them.
+_C23 = (
+    "acospi asinpi atanpi atan2pi cospi sinpi tanpi compoundn exp10m1 exp2m1 log10p1 log2p1 logp1 "
+    "pown powr rootn rsqrt llogb nextup nextdown fmaximum fmaximum_mag fmaximum_mag_num "
+    "fmaximum_num fmaxmag fminimum fminimum_mag fminimum_mag_num fminimum_num fminmag fromfp "
+    "fromfpx ufromfp ufromfpx getpayload setpayload setpayloadsig canonicalize totalorder "
+    "totalordermag"
+)
 _POSIX = (
     "main abort access accept alarm asctime atexit atof atoi atol basename bcmp bcopy bind brk "
     "bsearch bzero chdir chmod chown clearerr clock close closedir connect creat ctime difftime "
@@ -65,7 +73,11 @@ CALLED = frozenset(
 
 LIBRARY = (
     CALLED
-    | frozenset(name + end for name in _MATH.split() for end in ("", "f", "l"))
+    | frozenset(
+        name + end
+        for name in (*_MATH.split(), *_C23.split())
+        for end in ("", "f", "l", "f32", "f32x", "f64", "f64x", "f128")
+    )
     | frozenset(_POSIX.split())
 )
 """Functions of the C library and POSIX: no kernel may replace one when it is linked."""
@@ -73,7 +85,9 @@ LIBRARY = (
 # Ours (tdsl_, types such as f32x16), the intrinsics', and what C and POSIX keep for themselves.
 _RESERVED = re.compile(
     r"_.*|tdsl_.*|TDSL_.*|(f|bf|i|u)\d+x\d+|.*_t|v[a-z0-9]+_[a-z0-9_]+|U?INT\w*_(MAX|MIN|C)|"
-    r"SIZE_MAX|(str|mem|wcs|is|to)[a-z]+|SIG[A-Z]+|E[A-Z0-9]{2,}|omp_.*|GOMP_.*"
+    r"SIZE_MAX|(str|mem|wcs|is|to)[a-z]+|SIG[A-Z]+|E[A-Z0-9]{2,}|omp_.*|GOMP_.*|Py[A-Z_].*|"
+    # C23's sums that round to a narrower type (fadd, dsqrtl, f32mulf64), and types of the system
+    r"(f|d|f\d+x?)(add|sub|mul|div|fma|sqrt)(l|f\d+x?)?|u(int|long|short|_char|_int|_long|_short)"
 )
 _LOCAL_RESERVED = re.compile(
     r"_.*|tdsl_.*|TDSL_.*|(f|bf|i|u)\d+x\d+|[a-z]+\d*_t|[a-z]+\d+x\d+_t|v[a-z0-9]+_[a-z0-9_]+|"

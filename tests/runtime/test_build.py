@@ -70,6 +70,23 @@ def test_flags_and_definitions_reach_the_kernel() -> None:
         assert library.lib.value(library.ffi.NULL) == 42
 
 
+# Locals of cffi's code, types and functions of Python.h and of what it includes, of the C library.
+@pytest.mark.parametrize(
+    "name", ["result", "self", "x0", "args", "setter", "uint", "fadd", "PyObject", "getppid"]
+)
+@pytest.mark.parametrize("mode", ["extension", "shared"])
+def test_a_function_may_have_the_name_of_another_thing(name: str, mode: str) -> None:
+    head = f"int {name}(int64_t n, const struct timeval *p)"
+    tag = "struct timeval { double v; };\n"
+    code = f"#include <stdint.h>\n{tag}{head} {{ return (int)(n + p->v); }}\n"
+    request = BuildRequest("named", code, f"{tag}{head};\n", f"{tag}{head};\n")
+    library = load(request, mode=mode)
+    assert getattr(library.lib, name)(40, library.ffi.from_buffer(
+        library.ffi.typeof(getattr(library.lib, name)).args[1], np.array([2.0])
+    )) == 42  # fmt: skip
+    assert library.address(name) != 0
+
+
 @pytest.mark.parametrize("name", ["", "../up", "a b", "-o", ".hidden", "a/b"])
 def test_a_module_name_is_a_plain_file_name(name: str) -> None:
     with pytest.raises(ValueError, match="not a plain file name"):

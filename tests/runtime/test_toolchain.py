@@ -166,6 +166,7 @@ def test_long_output_is_cut() -> None:
 @pytest.mark.parametrize(
     ("said", "advice"),
     [
+        ("x.c:1:10: fatal error: 'Python.h' file not found", "python3-dev"),
         ("x.c:1:10: fatal error: Python.h: No such file or directory", "python3-dev"),
         ("x.c:1:10: fatal error: stdint.h: No such file or directory", "libc6-dev"),
         ("ld: cannot find -lgomp", "libgomp1"),
@@ -181,6 +182,17 @@ def test_what_to_do(
         toolchain.compile_all([[str(tmp_path / "cc"), "x.c"]], tmp_path, time_limit=10)
     _, (_, output), found = only(caught.value)
     assert said in output and advice in str(found)
+
+
+def test_no_header_is_missing_where_python_h_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "In file included from /usr/include/python3.11/Python.h:38: conflicting types"
+    text = f'if [ "$1" = --version ]; then echo cc; else echo "{said}"; exit 1; fi'
+    monkeypatch.setenv("CC", str(program(tmp_path / "cc", text)))
+    with pytest.raises(ToolchainError) as caught:
+        toolchain.compile_all([[str(tmp_path / "cc"), "x.c"]], tmp_path, time_limit=10)
+    assert caught.value.diagnostics[0].help is None
 
 
 def test_a_compiler_that_takes_too_long_is_stopped_with_its_children(tmp_path: Path) -> None:
