@@ -15,7 +15,7 @@ from functools import reduce
 
 import islpy as isl
 
-from tdsl.ir.index import add, const, maximum, simplify, substitute
+from tdsl.ir.index import add, const, maximum, simplify, sub, substitute
 from tdsl.ir.kernel import INDEX, Array, Const, Expr, Op, Read, Size, Var, rebuilt
 from tdsl.polyhedral.affine import Scope, mod, pw_aff, set_space
 from tdsl.polyhedral.bounds import plain_start
@@ -278,6 +278,9 @@ def _fitted(program: Program, extents: tuple[Expr, ...], layout: Layout) -> tupl
         at = where.index(d)
         bounds = bounds.intersect(at.ge_set(where.constant(0)))
         bounds = bounds.intersect(at.lt_set(pw_aff(extent, where)))
+    if bounds.is_empty():
+        return tuple(_after_last(e, dict(zip(layout.names, extents, strict=True)))
+                     for e in layout.storage)  # fmt: skip
     result = isl.Map.from_domain(bounds)
     shape: list[Expr] = []
     for expr in layout.storage:
@@ -292,6 +295,15 @@ def _fitted(program: Program, extents: tuple[Expr, ...], layout: Layout) -> tupl
             "keep with each `d // n` the `d % n` that it drops",
         )
     return tuple(shape)
+
+
+def _after_last(storage: Expr, extents: Mapping[str, Expr]) -> Expr:
+    """The extent of a storage index of an array that has no element at any sizes."""
+    match storage:
+        case Op("mod", (_, Const(value=int(tile)))) if tile > 0:
+            return const(tile)
+    last = {name: sub(extent, const(1)) for name, extent in extents.items()}
+    return simplify(maximum(const(0), add(substitute(storage, last), const(1))))
 
 
 def _storage_extent(program: Program, expr: Expr, value: isl.PwAff) -> Expr:

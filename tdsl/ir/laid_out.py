@@ -29,9 +29,12 @@ def layout_text(array: Array) -> str:
 def laid_out(array: Array, values: Values) -> Values:
     """The values in storage order, 0 between them."""
     assert array.layout is not None
+    if values.size == 0:
+        # What is said of the last element, which there is not: so do expressions of the sizes.
+        last = _at(array, tuple(np.array(n - 1) for n in values.shape), values.shape)
+        return np.zeros(tuple(map(_extent, array.layout[1], last)), values.dtype)
     places = _places(array, values.shape)
-    shape = tuple(map(_extent, array.layout[1], places))
-    stored = np.zeros(shape, values.dtype)
+    stored = np.zeros(tuple(map(_extent, array.layout[1], places)), values.dtype)
     stored[places] = values
     return stored
 
@@ -42,7 +45,7 @@ def _extent(storage: Expr, places: Values) -> int:
         case Op("mod", (_, Const(value))):
             return int(value)
         case _:
-            return int(places.max(initial=-1)) + 1
+            return max(0, int(places.max()) + 1)
 
 
 def natural(array: Array, stored: Values, shape: tuple[int, ...]) -> Values:
@@ -53,8 +56,12 @@ def natural(array: Array, stored: Values, shape: tuple[int, ...]) -> Values:
 
 def _places(array: Array, shape: tuple[int, ...]) -> tuple[Values, ...]:
     """The storage indices of all elements, to index a stored array with."""
+    return _at(array, np.indices(shape, sparse=True), shape)
+
+
+def _at(array: Array, own: tuple[Values, ...], shape: tuple[int, ...]) -> tuple[Values, ...]:
+    """The storage indices of the elements with these indices."""
     assert array.layout is not None
     names, storage = array.layout
-    own = np.indices(shape, sparse=True)
     block = Block(array.name, names, dict(zip(names, own, strict=True)), shape, {}, {})
     return tuple(np.asarray(block.value(e, None)) for e in storage)

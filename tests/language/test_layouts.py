@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -208,3 +210,35 @@ schedule f for any {
         kernel.laid_out("x", [[1.0]])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="argument 'x': expected 3 dimensions, got 2"):
         kernel.natural("x", x, (3, 4))
+
+
+PLAIN = """
+kernel copied(M, N) {
+    in  x: f32[M, N]
+    out y: f32[M, N]
+    y[i, j] = x[i, j]
+}
+schedule copied for any {
+    layout x[i, j] as %s
+    layout y[i, j] as [i // 8, j, i %% 8]
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "order",
+    ["[i // 8, j, i % 8]", "[j, i]", "[i + 1, j]", "[(i + j) // 4, (i + j) % 4, j]"],
+)
+@pytest.mark.parametrize("bound", [(), ("M",), ("N",), ("M", "N")])
+def test_what_a_kernel_lays_out_it_takes_for_empty_arrays_too(
+    order: str, bound: tuple[str, ...]
+) -> None:
+    for sizes in ({"M": 0, "N": 4}, {"M": 3, "N": 0}, {"M": 0, "N": 0}, {"M": 9, "N": 1}):
+        known = {n: v for n, v in sizes.items() if n in bound}
+        given = {n: v for n, v in sizes.items() if n not in bound}
+        kernel: Any = tdsl.parse(PLAIN % order)["copied"].compile(target="c", sizes=known)
+        shape = (sizes["M"], sizes["N"])
+        x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+        y = kernel(x=kernel.laid_out("x", x), **given)
+        assert y.shape == (-(-shape[0] // 8), shape[1], 8)
+        np.testing.assert_array_equal(kernel.natural("y", y, shape), x)
