@@ -87,8 +87,7 @@ class Walk:
                 case v.Comment() | v.Prefetch() | v.Fence():
                     pass
                 case v.Misaligned(name, buffer, offset, bytes):
-                    # Any address will do: a different one for each choice of sizes, but an aligned
-                    # one where the loops are sampled.
+                    # Any address: one for each choice of sizes, an aligned one for samples of loops.
                     lanes = bytes // self.program.arrays[buffer].type.bytes
                     past = (here.value(offset) + here.choice + 1) % max(1, lanes)
                     table = table.having(name, past * (not table.sample))
