@@ -87,7 +87,7 @@ class Walk:
                 case v.Comment() | v.Prefetch() | v.Fence():
                     pass
                 case v.Misaligned(name, buffer, offset, bytes):
-                    # Any address: one for each choice of sizes, an aligned one for samples of loops.
+                    # Any address: another for each choice of sizes, aligned for samples of loops.
                     lanes = bytes // self.program.arrays[buffer].type.bytes
                     past = (here.value(offset) + here.choice + 1) % max(1, lanes)
                     table = table.having(name, past * (not table.sample))
