@@ -15,6 +15,7 @@ import io
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,7 +94,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = tdsl.main(arguments, prog_name="tdsl", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warned
+            status = tdsl.main(arguments, prog_name="tdsl", standalone_mode=False)
         sys.stdout.flush()
     except (_OutputClosed, BrokenPipeError):
         _forget_output()
@@ -115,6 +118,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         return _defect(error)
     return status if isinstance(status, int) else DONE
+
+
+def _warned(message: Warning | str, *_: object, **__: object) -> None:
+    """What the library warns of, as all else is said; where in the library does not matter."""
+    console.write(f"warning: {message}")
 
 
 def _failed(message: str, status: int) -> int:

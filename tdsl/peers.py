@@ -39,17 +39,10 @@ class Peers:
         self.path = path
         self._module = _executed(path)
 
-    @classmethod
-    def beside(cls, file: str) -> Peers:
-        """Those of `FILE.bench.py`."""
-        path = Path(file).with_suffix(".bench.py")
-        if not path.is_file():
-            raise NoPeer.at(
-                None,
-                f"there is no {path}, which would say what the peers of {file} compute",
-                help="write functions KERNEL_PEER into it: `tdsl bench --help` shows one",
-            )
-        return cls(path)
+    @staticmethod
+    def path_of(file: str) -> Path:
+        """Where those of FILE are: `FILE.bench.py`."""
+        return Path(file).with_suffix(".bench.py")
 
     def names(self, kernel: str) -> list[str]:
         """The peers of a kernel."""
@@ -61,14 +54,9 @@ class Peers:
         ]
 
     def prepare(self, kernel: str, peer: str, arrays: Arrays) -> tuple[Call, Call | None]:
-        """What is timed, and what copies its results into the outputs, if that is needed."""
-        function = getattr(self._module, f"{kernel}_{peer}", None)
-        if not callable(function):
-            known = ", ".join(self.names(kernel)) or "none"
-            raise NoPeer.at(
-                None, f"{self.path} has no function {kernel}_{peer}",
-                help=f"its peers of {kernel} are: {known}",
-            )  # fmt: skip
+        """What is timed, and what copies its results into the outputs, if that is needed. peer: one
+        of `names`."""
+        function = vars(self._module)[f"{kernel}_{peer}"]
         try:
             made = function(**arrays)
         except ImportError as error:

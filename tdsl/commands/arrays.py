@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ from tdsl.ir.kernel import Array, Kernel, Op, Read, walk
 from tdsl.ir.lowfloat import from_bf16, to_bf16
 from tdsl.ir.steps import filled
 from tdsl.ir.types import BF16
-from tdsl.runtime.files import write_atomically
+from tdsl.runtime.files import check_writable, write_atomically
 from tdsl.runtime.memory import empty_strided
 
 Values = np.ndarray[Any, Any]
@@ -49,12 +50,24 @@ def load(name: str, path: str) -> Values:
     return np.asarray(value)
 
 
+def may_save(name: str, path: str) -> None:
+    """Refuse a file that cannot be written, before anything runs."""
+    with _written(name, path):
+        check_writable(Path(path))
+
+
 def save(name: str, path: str, value: Values) -> None:
     """An array as a .npy file, whole or not at all."""
     buffer = io.BytesIO()
     np.save(buffer, value, allow_pickle=False)
-    try:
+    with _written(name, path):
         write_atomically(Path(path), buffer.getvalue())
+
+
+@contextlib.contextmanager
+def _written(name: str, path: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise WrongUse(
             f"--output {name}={path}: cannot write it: {error.strerror or error}"

@@ -30,7 +30,7 @@ from rich.table import Table
 from tdsl import driver
 from tdsl.commands import console
 from tdsl.commands.arrays import Values, difference, fill
-from tdsl.commands.options import Request, WrongUse, request, shared
+from tdsl.commands.options import Request, WrongUse, request, shared, unknown
 from tdsl.comparison import Candidate, Row, check, chosen, peer, scheduled, timed
 from tdsl.diagnostics import Diagnostic
 from tdsl.operations import Work, work
@@ -86,7 +86,7 @@ def command(
     names = [name.strip() for name in peers.split(",") if name.strip()]
     asked = request(file, kernel, schedule, target, sizes, constants, strict_fp)
     with _held_to(threads):
-        beside = Peers.beside(file) if names else None
+        beside = _beside(file) if names else None
         results = [
             (*found, options)
             for options in asked.options
@@ -102,6 +102,24 @@ def command(
     out = Console() if console.on_terminal() else Console(width=WIDTH)
     for rows, done, options in results:
         out.print(_table(rows, done, options))
+
+
+def _beside(file: str) -> Peers:
+    path = Peers.path_of(file)
+    if not path.is_file():
+        raise WrongUse(
+            f"there is no {path}, which would say what the peers of {file} compute",
+            "write functions KERNEL_PEER into it: `tdsl bench --help` shows one",
+        )
+    return Peers(path)
+
+
+def _known(peers: Peers, kernel: str, names: Sequence[str]) -> None:
+    """Refuse a peer that is not there before anything is compiled."""
+    known = peers.names(kernel)
+    for name in names:
+        if name not in known:
+            raise unknown("peer", name, known, f"{peers.path} for {kernel}")
 
 
 def _bench(
@@ -121,6 +139,8 @@ def _bench(
             f"{meaning.name} has sizes that are not bound: {', '.join(meaning.sizes)}",
             f"add {example}",
         )
+    if peers is not None:
+        _known(peers, meaning.name, names)
     fill(meaning, given, seed=0)
     label = options.schedule if isinstance(options.schedule, str) else None
     with console.progress(f"compiling {asked.name}"):

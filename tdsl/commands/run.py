@@ -22,6 +22,7 @@ from tdsl.commands.arrays import (
     difference,
     fill,
     load,
+    may_save,
     missing,
     save,
 )
@@ -114,6 +115,8 @@ def _outputs(kernel: Kernel, asked: dict[str, str]) -> dict[str, str]:
     for name in asked:
         if name not in _written(kernel):
             raise unknown("output", name, _written(kernel), f"kernel {kernel.name}")
+    for name, path in asked.items():
+        may_save(name, path)
     return asked
 
 

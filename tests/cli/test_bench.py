@@ -138,7 +138,6 @@ def test_const_arguments_are_prepared_on_both_sides(tdsl: Tdsl, folder: Path) ->
         ("wrong", "wrong and tiled do not agree"),
         ("absent", "absent cannot be imported: No module named 'a_package_that_is_not_there'"),
         ("nothing", "matmul_nothing of matmul.bench.py returned no function to time"),
-        ("torch", "its peers of matmul are: numpy, transposed, wrong, absent, nothing"),
     ],
 )
 def test_a_peer_that_is_none(tdsl: Tdsl, peer: str, said: str) -> None:
@@ -147,12 +146,19 @@ def test_a_peer_that_is_none(tdsl: Tdsl, peer: str, said: str) -> None:
     assert said in result.err
 
 
+def test_a_peer_that_nobody_wrote_is_a_wrong_use(tdsl: Tdsl) -> None:
+    result = tdsl("bench", "matmul.tdsl", *SIZES, *SHORT, "--against", "numpy,torch")
+    assert result.status == 2
+    assert "there is no peer torch in matmul.bench.py for matmul" in result.err
+    assert "its peers are numpy, transposed, wrong, absent, nothing" in result.err
+
+
 def test_peers_are_run_only_when_they_are_asked_for(tdsl: Tdsl, folder: Path) -> None:
     (folder / "matmul.bench.py").write_text("raise AssertionError('run')\n")
     benched(tdsl)
     (folder / "matmul.bench.py").unlink()
     result = tdsl("bench", "matmul.tdsl", *SIZES, *SHORT, "--against", "numpy")
-    assert result.status == 1
+    assert result.status == 2
     assert "there is no matmul.bench.py" in result.err
 
 

@@ -117,12 +117,14 @@ def test_a_toolchain_that_fails_is_status_3(
 
 
 def test_a_compiler_that_is_missing_is_status_3(
-    tdsl: Tdsl, monkeypatch: pytest.MonkeyPatch
+    tdsl: Tdsl, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    result = tdsl("compile", "matmul.tdsl", "--emit", "so")
+    result = tdsl("compile", "matmul.tdsl", "--emit", "c,h,so")
     assert result.status == 3
     assert "no-such-compiler" in result.err
+    assert not (folder / "build").exists()
+    assert tdsl("compile", "matmul.tdsl", "--emit", "c,h").status == 0
 
 
 def test_the_c_compiles_on_its_own(tdsl: Tdsl, folder: Path) -> None:

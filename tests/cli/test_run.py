@@ -169,3 +169,20 @@ def test_a_difference_that_may_be_rounding_points_to_strict_fp(
     arguments = (*SIZES, "--random", "0", "--check")
     assert "help: this may be rounding alone" in tdsl("run", "matmul.tdsl", *arguments).err
     assert "rounding" not in tdsl("run", "matmul.tdsl", *arguments, "--strict-fp").err
+
+
+@pytest.mark.parametrize("path", ["taken", "/proc/none/y.npy", "matmul.tdsl/y.npy"])
+def test_an_output_that_cannot_be_written_is_said_before_the_run(
+    tdsl: Tdsl, folder: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    def no_run(*_: object) -> None:
+        raise AssertionError("compiled")
+
+    (folder / "taken").mkdir()
+    monkeypatch.setattr("tdsl.commands.run.build", no_run)
+    before = sorted(folder.rglob("*"))
+    sizes = [f"--size={s}=4" for s in "MNK"]
+    result = tdsl("run", "matmul.tdsl", *sizes, "--random", "0", "--output", f"C={path}")
+    assert result.status == 2
+    assert f"--output C={path}: cannot write it: " in result.err
+    assert sorted(folder.rglob("*")) == before

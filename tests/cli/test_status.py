@@ -228,3 +228,16 @@ def test_help_loads_neither_the_compiler_nor_numpy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stderr == b"[]\n"
+
+
+def test_a_cache_that_cannot_be_used_is_a_warning_like_others(
+    tdsl: Tdsl, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TDSL_CACHE_DIR", str(folder / "matmul.tdsl"))
+    monkeypatch.setattr("tdsl.runtime.cache._substitutes", {})
+    sizes = [f"--size={s}=4" for s in "MNK"]
+    result = tdsl("run", "matmul.tdsl", *sizes, "--random", "0")
+    assert result.status == 0
+    warnings = [line for line in result.err.splitlines() if line]
+    assert [w.partition(": ")[:1] for w in warnings] == [("warning",)]
+    assert "the cache of compiled kernels cannot be used: " in result.err
