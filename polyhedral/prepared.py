@@ -77,7 +77,7 @@ def _why_not(program: Program, stmt: Stmt, names: set[str], told: frozenset[str]
     if written.is_argument:
         return f"{stmt.name} writes {written.name}, which is an argument of each call"
     for array in (written.name, *(r.array for r in stmt.reads)):
-        reason = _in_each_call(program, array, names)
+        reason = in_each_call(program, array, names)
         if reason is not None:
             return f"{stmt.name} {'writes' if array == written.name else 'reads'} {reason}"
     for extent in written.shape:
@@ -100,7 +100,7 @@ def _needs(program: Program, stmt: Stmt, size: str) -> bool:
     return not without.intersect_params(program.context).is_subset(stmt.domain)
 
 
-def _in_each_call(program: Program, array: str, names: set[str]) -> str | None:
+def in_each_call(program: Program, array: str, names: Collection[str]) -> str | None:
     """Why an array differs from call to call; None for constants and what is prepared."""
     role = program.arrays[array].role
     if role in ("const", "table"):

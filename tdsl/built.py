@@ -15,6 +15,7 @@ from tdsl.runtime.emulate import EmulatedKernel, build_program
 from tdsl.runtime.interface import BuildRequest, Entry
 from tdsl.runtime.toolchain import find_emulator, is_host
 from tdsl.schedule.builder import Schedule
+from tdsl.schedule.choose import variants
 from tdsl.syntax import tree
 from tdsl.syntax.formatter import print_file
 from tdsl.targets import runnable
@@ -152,6 +153,8 @@ def messages(compilation: driver.Compilation) -> tuple[Diagnostic, ...]:
         waiting = ", ".join(s.variant or s.kernel for s in compilation.undecided)
         notes = (Note(f"for some sizes {waiting} may hold"),)
         message = f"no schedule of {name} holds for every size: else its own order runs"
+    elif not variants(compilation.file, name):
+        message = f"{name} has no schedule: the program's own order runs"
     else:
         message = f"no schedule of {name} holds for {target}: the program's own order runs"
     said = Diagnostic(message, None, "schedule", notes, severity="warning")

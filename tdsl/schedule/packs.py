@@ -11,7 +11,7 @@ from tdsl.ir.types import TYPES, ElemType
 from tdsl.polyhedral.pack import pack as with_copy
 from tdsl.polyhedral.packed import Request
 from tdsl.polyhedral.packed_reads import CannotPack, Dim
-from tdsl.polyhedral.prepared import const_sizes, why_not_prepared
+from tdsl.polyhedral.prepared import const_sizes, in_each_call, why_not_prepared, with_inits
 from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import loops_of, statements
@@ -47,6 +47,8 @@ def pack(state: State, d: Pack, on: Sequence[str]) -> State:
         outside = [x.name for x in path_to(state.tree, at.statement, at.name)]
         names = tuple(_new(name, outside) for name in names)
     prepared = d.at == "prepare"
+    if prepared:
+        _same_in_every_call(program, d, array)
     request = Request(
         array.name,
         None if at is None else (at.statement, at.name),
@@ -77,6 +79,14 @@ def pack(state: State, d: Pack, on: Sequence[str]) -> State:
         nests = {**state.hosted, request.name: (at.statement, at.name)}
         state = replace(state, private=private, hosts=(*state.hosts, host), hosted=nests)
     return rebased(state, changed, tree, _touched(changed, (*readers, request.name)))
+
+
+def _same_in_every_call(program: Program, d: Pack, array: Array) -> None:
+    """Refuse what differs from call to call before anything is said of sizes."""
+    reason = in_each_call(program, array.name, with_inits(program, program.prepared))
+    if reason is not None:
+        name = _name(program, d)
+        raise refusal(d.span, f"{array.name} cannot be packed at prepare: {name} reads {reason}")
 
 
 def _touched(program: Program, names: Sequence[str]) -> tuple[str, ...]:
@@ -120,8 +130,9 @@ def _readers(state: State, d: Pack, at: LoopAt | None) -> tuple[str, ...]:
             raise refusal(d.span, f"{d.array.statement} may be {listing(named, 'or')}")
         found = [s for s in found if s in named]
     if not found:
-        who = d.array.statement or (f"the body of {at}" if at is not None else "any statement")
-        raise refusal(d.span, f"{who} does not read {name}: there is nothing to pack at {d.at}")
+        who = d.array.statement or (f"the body of {at}" if at is not None else None)
+        reads = f"{who} does not read {name}" if who is not None else f"no statement reads {name}"
+        raise refusal(d.span, f"{reads}: there is nothing to pack at {d.at}")
     return tuple(found)
 
 

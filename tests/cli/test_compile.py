@@ -83,11 +83,20 @@ def test_a_schedule_by_name_needs_no_condition(tdsl: Tdsl) -> None:
     assert "first: the program's own order" in result.out
 
 
-def test_no_schedule_is_a_warning(tdsl: Tdsl) -> None:
+def test_no_schedule_is_a_warning(tdsl: Tdsl, folder: Path) -> None:
     result = tdsl("compile", "two.tdsl", "--kernel", "first", "--target", "c")
     assert result.status == 0
     assert result.err == (
-        "warning[schedule]: no schedule of first holds for c: the program's own order runs\n"
+        "warning[schedule]: first has no schedule: the program's own order runs\n"
+    )
+    result = tdsl("compile", "matmul.tdsl", "--target", "c")
+    assert result.err == ""
+    text = (folder / "matmul.tdsl").read_text().replace("rows for c {", "rows for c when false {")
+    (folder / "matmul.tdsl").write_text(text)
+    result = tdsl("compile", "matmul.tdsl", "--target", "c")
+    assert result.status == 0
+    assert result.err == (
+        "warning[schedule]: no schedule of matmul holds for c: the program's own order runs\n"
     )
 
 
