@@ -73,6 +73,8 @@ class TdslLexer(Lexer):
             if match.lastgroup == "TYPED_NAME" and not accepts(parser_state, "TYPED_NAME"):
                 match = self._name.match(text, position) or match  # as in `kernel f<T>(N)`
             kind, value, end = str(match.lastgroup), match.group(), match.end()
+            if kind in ("NAME", "TYPED_NAME") and self._is_stray(text, end):
+                raise StrayText(end, text[end])  # else the part before it would be called wrong
             if kind == "NAME" and value in self._keywords:
                 kind = self._word(value, text, end, parser_state)
             elif kind in ("SIGN", "UPDATE"):
@@ -81,6 +83,12 @@ class TdslLexer(Lexer):
                 kind = self._signs[value]
             yield Token(kind, value, start_pos=position, end_pos=end)
             position = end
+
+    def _is_stray(self, text: str, position: int) -> bool:
+        """Whether the character there begins no token."""
+        if position == len(text) or SKIP.match(text, position):
+            return False
+        return self._scan.match(text, position) is None
 
     def _word(self, word: str, text: str, end: int, parser_state: Any) -> str:
         keyword = self._keywords[word]

@@ -37,7 +37,8 @@ def stray(source: Source, offset: int, text: str) -> ParseError:
     if text.isalpha():
         message = f"`{text}` cannot be part of a name: names are of ASCII letters, digits and `_`"
         return _error(span, message)
-    return _error(span, f"`{text}` is not part of the language")
+    shown = f"`{text}`" if text.isprintable() else f"the character U+{ord(text):04X}"
+    return _error(span, f"{shown} is not part of the language")
 
 
 def _clip(text: str) -> str:

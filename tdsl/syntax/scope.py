@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,6 +20,16 @@ INDEX_FUNCTIONS = ("clamp", "wrap", "mirror")
 FUNCTIONS = (*MATH, "min", "max", "abs", "select", *INDEX_FUNCTIONS, "saturate", "bitcast")
 WORDS = ("true", "false", "inf")
 RESERVED = frozenset((*REDUCTIONS, *FUNCTIONS, *WORDS, "inside", "padded", *TYPES)) - set(BITS)
+
+
+def _of_type(span: Span | None, name: str) -> Span | None:
+    """The place of the type in `A: f32[N]` or `saturate<i8>(x)`."""
+    if span is None:
+        return None
+    found = re.search(rf"[:<]\s*({re.escape(name)})\b", span.text)
+    if found is None:
+        return span
+    return Span(span.source, span.start + found.start(1), span.start + found.end(1))
 
 
 @dataclass(frozen=True)
@@ -46,8 +57,11 @@ class Scope:
     records: Mapping[str, ElemType] = field(default_factory=dict)
 
     def element_type(self, name: str, span: Span | None) -> ElemType:
-        """The element type of this name, refused where it is unknown or not compiled yet."""
+        """The element type of this name, refused where it is unknown. span: what names it, or a
+        declaration or call that does."""
         found = self.types.get(name) or TYPES.get(name)
+        if found is None:
+            span = _of_type(span, name)
         if name in self.records:
             raise TypeMismatch.at(span, f"`{name}` is a record, and a number is wanted here")
         if found is None:

@@ -302,3 +302,19 @@ def test_every_rule_has_a_handler() -> None:
         if rule.alias or not (rule.options.expand1 or str(rule.origin.name).startswith("_"))
     }
     assert kept == set(parser._HANDLERS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "offset"),
+    [
+        ("k\0ernel f(N) {}", "the character U+0000 is not part of the language", 1),
+        ("kernel f\x1b(N) {}", "the character U+001B is not part of the language", 8),
+        ("kérnel f(N) {}", "`é` cannot be part of a name", 1),
+    ],
+)
+def test_a_character_in_a_word_is_what_is_wrong(text: str, message: str, offset: int) -> None:
+    with pytest.raises(ParseError) as refused:
+        parse(text)
+    first = refused.value.diagnostics[0]
+    assert message in first.message
+    assert first.span is not None and first.span.start == offset
