@@ -64,10 +64,7 @@ def build(kernel: Kernel) -> Program:
 def nest_indices(kernel: Kernel) -> dict[str, tuple[str, ...]]:
     """For each statement the indices of the `for` loops around it, outermost first; a `S.init`
     that is not here has those of S."""
-    return {
-        s.name if s.starts is None else f"{s.starts}.init": tuple(n.index for n in nests)
-        for s, nests in _with_nests(kernel.body)
-    }
+    return {s.name: tuple(n.index for n in nests) for s, nests in _with_nests(kernel.body)}
 
 
 def nest_of(nests: Mapping[str, tuple[str, ...]], stmt: Stmt) -> tuple[str, ...]:
@@ -202,8 +199,7 @@ class _Maker:
         """`S.init`, where S starts by itself, and S."""
         around = tuple(c for nest in nests for c in nest_conditions(nest))
         if source.starts is not None:
-            named = replace(source, name=f"{source.starts}.init")
-            yield self._statement(named, around, number, source.starts)
+            yield self._statement(source, around, number, source.starts)
             return
         if source.init is not None:
             yield self._statement(

@@ -140,7 +140,7 @@ class Kernel:
     @property
     def statements(self) -> tuple[str, ...]:
         """Names of the statements that schedules may name, in the order of the text."""
-        return tuple(s.name for s in self._default.statements)
+        return tuple(s.name for s in self._default.statements if s.starts is None)
 
     @property
     def schedules(self) -> tuple[str, ...]:

@@ -30,7 +30,9 @@ def statement_names(program: Program, name: str, span: Span | None) -> tuple[str
         return writers
     if name.endswith(".init") and name in program.statements:
         owner = name.removesuffix(".init")
-        raise refusal(span, f"{name} follows {owner}: its loops cannot be named")
+        raise refusal(
+            span, f"{name} follows {owner}: its loops cannot be named", help=f"name {owner}"
+        )
     arrays = [program.statements[s].write.array for s in known]
     help = closest(name, [*known, *arrays], "statements")
     raise refusal(span, f"there is no statement {name}", help=help)
@@ -122,6 +124,11 @@ def _unknown(state: State, ref: LoopRef, owners: tuple[str, ...]) -> IllegalSche
     names = [loop.name for owner in owners for loop in loops_of(state.tree, owner)]
     where = f"around {listing(owners, 'or')}" if ref.statement or len(owners) == 1 else ""
     message = f"there is no loop {ref.loop} {where}".rstrip()
+    if ref.loop == "init" and f"{ref.statement}.init" in state.program.statements:
+        return refusal(
+            ref.span, f"{ref} follows {ref.statement}: its loops cannot be named",
+            help=f"name {ref.statement}",
+        )  # fmt: skip
     elsewhere = [str(at) for at in _named(state, ref.loop)]
     if elsewhere and where:
         return refusal(ref.span, message, help=f"{listing(elsewhere, 'and')} is elsewhere")

@@ -406,6 +406,15 @@ def _missing_by(scene: Scene) -> Answer | None:
     return Answer("`by` is missing here", f"write for example `{EXAMPLES[used]}`")
 
 
+def _init(scene: Scene) -> Answer | None:
+    """`parallel S.init.i`"""
+    texts = [s.text for s in scene.before[-3:]]
+    if scene.text != "." or len(texts) < 3 or texts[1:] != [".", "init"]:
+        return None
+    owner = texts[0]
+    return Answer(f"{owner}.init follows {owner}: its loops cannot be named", f"name {owner}")
+
+
 def _file_item(scene: Scene) -> Answer | None:
     if not scene.expected >= {"kernel", "schedule"} or scene.kind == "$END":
         return None
@@ -429,6 +438,7 @@ RULES: tuple[Callable[[Scene], Answer | None], ...] = (
     _range,
     _absent,
     _slice,
+    _init,
     habits.dimensions,
     habits.method,
     habits.factor_by_comma,

@@ -4,7 +4,7 @@
 
 becomes the start values and an ordered nest, in which every component sees the old state:
 
-    m_start: m[i] = -inf          m_2_start: z[i] = 0.0
+    m.init: m[i] = -inf           m_2.init: z[i] = 0.0
     for i, j {
         temp m_next: f32          temp m_2_next: f32
         m_next = ...m[i], z[i], x[i, j]...          m_2_next = ...
@@ -217,10 +217,10 @@ class Tuples:
             s = part.statement
             extra = tuple(i for i in part.own if i not in common)
             self._visible(part, give, parts, extra)
-            start = self._free(f"{part.name}_start")
             starts.append(
-                Statement(start, part.array, part.subscript, (*outer, *part.own), s.outer,
-                          "define", part.start, tuple_of=head, starts=part.name, span=s.span)
+                Statement(f"{part.name}.init", part.array, part.subscript, (*outer, *part.own),
+                          s.outer, "define", part.start, tuple_of=head, starts=part.name,
+                          span=s.span)
             )  # fmt: skip
             first = word is not None and part is parts[0]
             kept = Statement(

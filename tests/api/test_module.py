@@ -143,3 +143,24 @@ def test_errors_are_one_family() -> None:
         "ToolchainError", "BudgetExceeded",
     ):  # fmt: skip
         assert issubclass(getattr(tdsl, name), tdsl.Error)
+
+
+def test_statements_are_those_that_schedules_name() -> None:
+    """`S.init` follows S, of a reduction of several values as of any other."""
+    text = """
+kernel f(M, N) {
+    assume N >= 1
+    in  x: f32[M, N]
+    out s: f32[M]
+    out am: i64[M]
+    s[i] = sum[j](x[i, j])
+    am[i] = argmax[j](x[i, j])
+}
+"""
+    kernel = tdsl.parse(text)["f"]
+    assert kernel.statements == ("s", "am_next", "am_best_next", "am", "am_best")
+    for name in kernel.statements:
+        kernel.schedule("c").parallel(f"{name}.i")
+    for loop in ("am.init.i", "am.init", "s.init.i"):
+        with pytest.raises(tdsl.Error, match=r"\.init follows .*: its loops cannot be named"):
+            kernel.schedule("c").parallel(loop)

@@ -188,7 +188,7 @@ def test_the_kernel_level_shows_the_state() -> None:
     kernel = elaborate(parse(MERGE, "t.tdsl"), "attend")
     names = [s.name for s in kernel.statements]
     assert names == [
-        "m_start", "m_2_start", "m_3_start", "m_next", "m_2_next", "m_3", "m", "m_2",
+        "m.init", "m_2.init", "m_3.init", "m_next", "m_2_next", "m_3", "m", "m_2",
         "o",
     ]  # fmt: skip
     assert kernel.statement("m_2").indices == ("i", "t")
