@@ -124,11 +124,13 @@ def _unknown(state: State, ref: LoopRef, owners: tuple[str, ...]) -> IllegalSche
     names = [loop.name for owner in owners for loop in loops_of(state.tree, owner)]
     where = f"around {listing(owners, 'or')}" if ref.statement or len(owners) == 1 else ""
     message = f"there is no loop {ref.loop} {where}".rstrip()
-    if ref.loop == "init" and f"{ref.statement}.init" in state.program.statements:
+    begun = [s for s in owners if f"{s}.init" in state.program.statements]
+    if ref.statement and ref.loop == "init" and begun:
         return refusal(
-            ref.span, f"{ref} follows {ref.statement}: its loops cannot be named",
-            help=f"name {ref.statement}",
-        )  # fmt: skip
+            ref.span,
+            f"{begun[0]}.init follows {begun[0]}: its loops cannot be named",
+            help=f"name {begun[0]}",
+        )
     elsewhere = [str(at) for at in _named(state, ref.loop)]
     if elsewhere and where:
         return refusal(ref.span, message, help=f"{listing(elsewhere, 'and')} is elsewhere")
