@@ -72,7 +72,8 @@ def role_of(smaller: Box, memory: str | None, *, at_root: bool = False) -> str:
         if count is None:
             raise CannotPlace(
                 "its extents are not constant",
-                "split the loops that index it, or leave it to the workspace: `in scratch`",
+                "split the loops that index it and go inside one, or leave it to the workspace: "
+                "`in scratch`",
             )
         if count > MOST_BYTES:
             raise CannotPlace(

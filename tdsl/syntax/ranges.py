@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from tdsl.diagnostics import BoundsError, Error, Note, ParseError, Span
 from tdsl.ir.affine import Linear, expression, linear, number, simplify, variables
 from tdsl.ir.facts import Candidates, Facts, bounds
-from tdsl.ir.kernel import INDEX, Expr, Op, Var
+from tdsl.ir.kernel import INDEX, Const, Expr, Op, Var
+from tdsl.ir.printer import print_expr
 from tdsl.syntax import tree
 from tdsl.syntax.drafts import Draft, accesses, array_name
 from tdsl.syntax.exprs import Values
@@ -28,6 +29,17 @@ class Range:
 
     lo: Expr
     hi: Expr
+
+
+def _equal_or_given(name: str, first: Range, other: Range) -> str:
+    """What makes one range of two."""
+    if first.lo != ZERO or other.lo != ZERO:
+        return f"give the range, `{name} in lo..hi`, or assume that the extents are equal"
+    a, b = print_expr(first.hi), print_expr(other.hi)
+    given = f"give the range, such as `{name} in 0..min({a}, {b})`"
+    if isinstance(first.hi, Const) and isinstance(other.hi, Const):
+        return given
+    return f"write `assume {a} == {b}`, or {given}"
 
 
 class Circular(Exception):
@@ -138,8 +150,7 @@ class Ranges:
                     f"`{name}` indexes `{first_array}` and `{array}`, whose extents are not "
                     "known to be equal",
                     Note(f"`{first_array}` is read here", first_span),
-                    help=f"give the range, `{name} in lo..hi`, or assume that the extents are "
-                    "equal",
+                    help=_equal_or_given(name, first, other),
                 )
         return found[0][0] if found else None
 

@@ -172,6 +172,40 @@ CASES = {
 }
 
 
+TWO_EXTENTS = """kernel dot(N, M) {
+    in  a: f32[N + 1]
+    in  b: f32[M]
+    out s: f32
+    s = sum[k](a[k] * b[k])
+}
+"""
+CASES |= {
+    "one extent of two, by an assumption": Case(
+        TWO_EXTENTS, "write `assume N + 1 == M`, or", "(N, M) {", "(N, M) {\nassume N + 1 == M"
+    ),
+    "one extent of two, by a range": Case(
+        TWO_EXTENTS,
+        "or give the range, such as `k in 0..min(N + 1, M)`",
+        "sum[k]",
+        "sum[k in 0..min(N + 1, M)]",
+    ),
+    "one extent of two numbers": Case(
+        TWO_EXTENTS.replace("[N + 1]", "[3]").replace("[M]", "[4]"),
+        "give the range, such as `k in 0..min(3, 4)`",
+        "sum[k]",
+        "sum[k in 0..min(3, 4)]",
+    ),
+    "a stage of any size on the stack": Case(
+        scheduled(
+            MATMUL, "split k by 4 -> ko, ki", "reorder i, ko, ki, j", "stage A at i in stack"
+        ),
+        "split the loops that index it and go inside one, or leave it to the workspace",
+        "stage A at i in stack",
+        "stage A at ko in stack",
+    ),
+}
+
+
 def said(text: str) -> str:
     with pytest.raises(Error) as refused:
         check_text(text, "f.tdsl").raise_errors()
