@@ -18,6 +18,7 @@ import islpy as isl
 from tdsl.ir import loops as ir
 from tdsl.ir.index import add, const, simplify, substitute
 from tdsl.ir.kernel import INDEX, Const, Expr, Op, Size, Var
+from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.dims import SET, Leaf, leaf
 from tdsl.polyhedral.from_isl import from_ast
 from tdsl.polyhedral.leaves import Code, Kept, Point, Repeat, Sequence_, points
@@ -29,6 +30,7 @@ _IF = isl.ast_node_type["if_"]
 _FOR = isl.ast_node_type["for_"]
 
 
+@bounded("the loops of the schedule")
 def generate(program: Program, code: Code) -> ir.Block:
     """Loops for some code; order, guards and bounds are isl's."""
     leaves = {}

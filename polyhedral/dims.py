@@ -36,6 +36,7 @@ from tdsl.polyhedral.starts import start
 from tdsl.polyhedral.tree import Loop
 
 SET = isl.dim_type.set
+MOST_CASES = 8  # of a count: a condition of each iteration is cheaper than a choice of more
 MOST_ITERATIONS = 1 << 16  # of one dimension; sizes have a bound too, which is no extent
 
 
@@ -484,6 +485,8 @@ def _box(
     for k, r in enumerate(ranges):
         last = r.values.lexmax_pw_multi_aff().get_at(0)
         length = coalesced(last.sub(r.start).gist(outside))  # one less than the count
+        if length.n_piece() > MOST_CASES:
+            return None
         here = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, SET, depth + k))
         product = product.lower_bound_val(SET, depth + k, isl.Val(0))
         product = product.intersect(here.le_set(_after(outer, last.sub(r.start))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 
 import islpy as isl
 
@@ -17,6 +18,10 @@ from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.program import Program
 
 Facts = tuple[Expr, ...]
+
+# Parts of a condition that is looked at: choices of choices cost isl far more than what they tell.
+MOST_PARTS = 250
+MOST_OPERATIONS = 2_000_000
 
 
 def range_facts(var: str, lo: Expr, hi: Expr) -> Facts:
@@ -52,6 +57,8 @@ class Known:
         return self._asked[asked]
 
     def _among(self, condition: Expr, facts: Facts) -> bool | None:
+        if is_large(condition):
+            return None
         near, names = _about(facts, variables(condition))
         key = near, condition
         if key not in self._answers:
@@ -77,7 +84,7 @@ class Known:
                 pass
         return new
 
-    @bounded("whether a condition always holds")
+    @bounded("whether a condition always holds", MOST_OPERATIONS)
     def _decided(self, condition: Expr, facts: Facts, names: tuple[str, ...]) -> bool | None:
         where, points = self._points(facts, names)
         holds = region(condition, where)
@@ -110,6 +117,8 @@ def _about(facts: Facts, names: frozenset[str]) -> tuple[Facts, tuple[str, ...]]
         for fact in list(left):
             if variables(fact) & near:
                 left.remove(fact)
+                if is_large(fact):
+                    continue
                 chosen.append(fact)
                 growing = growing or not variables(fact) <= near
                 near |= variables(fact)
@@ -123,6 +132,12 @@ def has_choice(expr: Expr) -> bool:
     return any(
         isinstance(e, Select) or (isinstance(e, Op) and e.op in ("min", "max")) for e in walk(expr)
     )
+
+
+@lru_cache(maxsize=1 << 14)
+def is_large(expr: Expr) -> bool:
+    """Whether an expression has more parts than are looked at; to know less is always sound."""
+    return next(islice(walk(expr), MOST_PARTS, None), None) is not None
 
 
 def is_comparison(condition: Expr) -> bool:

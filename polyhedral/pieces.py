@@ -23,6 +23,17 @@ def coalesced(points: Points) -> Points:
         return points
 
 
+def restricted(pairs: isl.Map, old: isl.Set, new: isl.Set) -> isl.Map:
+    """Pairs that begin in `old`, those alone that begin in its part `new`.
+
+    A function is said in as few pieces as it has, not in those of `old`: intersected with `new` as
+    it is, each of its pieces would meet each of those.
+    """
+    if pairs.is_single_valued():
+        pairs = coalesced(isl.PwMultiAff.from_map(pairs)).gist(old).as_map()
+    return coalesced(pairs.intersect_domain(new))
+
+
 def plain(points: isl.Set) -> isl.Set:
     """The same set by plain bounds, where those say all."""
     hull = points.remove_divs().simple_hull().to_set()

@@ -14,7 +14,7 @@ import islpy as isl
 
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.inits import coordinate_map
-from tdsl.polyhedral.pieces import coalesced
+from tdsl.polyhedral.pieces import coalesced, restricted
 from tdsl.polyhedral.program import Access, Program, Stmt
 from tdsl.polyhedral.tree import Loop
 
@@ -43,25 +43,26 @@ def first_only(
 def _first(stmt: Stmt, loops: Sequence[Loop], outside: int) -> Stmt:
     """The instances with the least coordinates inside among those that compute the same."""
     assert stmt.origin is not None
-    same = stmt.origin.map.reset_tuple_id(OUT)
+    # Few pieces before the search for the least: what it costs grows with their products.
+    same = restricted(stmt.origin.map, stmt.domain, stmt.domain).reset_tuple_id(OUT)
     if outside:
         around = coordinate_map([loop.coords[stmt.name] for loop in loops[:outside]])
-        same = around.flat_range_product(same)
-    same = same.intersect_domain(stmt.domain)
+        same = coalesced(around.flat_range_product(same))
     inner = coordinate_map([loop.coords[stmt.name] for loop in loops[outside:]])
     inner = inner.intersect_domain(stmt.domain)
-    first = same.reverse().apply_range(inner).lexmin()
+    first = coalesced(coalesced(same.reverse().apply_range(inner)).lexmin())
     kept = coalesced(same.apply_range(first).intersect(inner).domain())
     if stmt.domain.is_subset(kept):
         return stmt
+    kept = coalesced(coalesced(kept.gist(stmt.domain)).intersect(stmt.domain))
 
-    def restricted(access: Access) -> Access:
-        return replace(access, map=coalesced(access.map.intersect_domain(kept)))
+    def among(access: Access) -> Access:
+        return replace(access, map=restricted(access.map, stmt.domain, kept))
 
     return replace(
         stmt,
         domain=kept,
-        write=restricted(stmt.write),
-        reads=tuple(restricted(a) for a in stmt.reads),
-        origin=replace(stmt.origin, map=stmt.origin.map.intersect_domain(kept)),
+        write=among(stmt.write),
+        reads=tuple(among(a) for a in stmt.reads),
+        origin=replace(stmt.origin, map=restricted(stmt.origin.map, stmt.domain, kept)),
     )

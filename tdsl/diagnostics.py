@@ -6,7 +6,7 @@ escapes is a defect of the compiler.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -158,6 +158,14 @@ class BudgetExceeded(Error):
     """A proof or a compilation was stopped at its budget: undecided, hence refused."""
 
     code = "budget"
+
+    def within(self, span: Span | None, help: str | None = None) -> BudgetExceeded:
+        """The same at the place whose question it was, where no nearer one is known."""
+        told = (
+            d if d.span is not None else replace(d, span=span, help=help or d.help)
+            for d in self.diagnostics
+        )
+        return BudgetExceeded(*told)
 
 
 def render(diagnostic: Diagnostic) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 
 from tdsl.codegen.module import CModule, emit_module
-from tdsl.diagnostics import Diagnostic, Error, IllegalSchedule, Note
+from tdsl.diagnostics import BudgetExceeded, Diagnostic, Error, IllegalSchedule, Note
 from tdsl.ir.dtypes import storage_dtype
 from tdsl.ir.index import conjuncts
 from tdsl.ir.kernel import Array, Const, Expr, Kernel
@@ -18,7 +18,7 @@ from tdsl.lower.check_instances import check_instances
 from tdsl.lower.layouts import with_layouts
 from tdsl.lower.lower import Lowered, lower
 from tdsl.lower.storage import Stored, store
-from tdsl.polyhedral import dependences, fresh, model, proofs, validate, valueflow
+from tdsl.polyhedral import budget, dependences, fresh, model, proofs, validate, valueflow
 from tdsl.polyhedral.assume import assuming, under
 from tdsl.polyhedral.inits import with_inits
 from tdsl.polyhedral.program import Dependence, Program
@@ -336,11 +336,25 @@ def _in_variant(error: Error, kernel: str, variant: surface.Schedule | None) -> 
 
 
 def _through(passes: Sequence[Pass], compilation: Compilation, until: str) -> Compilation:
-    for name, step in passes:
-        compilation = step(compilation)
-        if name == until:
-            break
+    try:
+        with budget.compilation():
+            for name, step in passes:
+                compilation = step(compilation)
+                if name == until:
+                    break
+    except BudgetExceeded as error:
+        raise _placed(error, compilation) from None
     return compilation
+
+
+def _placed(error: BudgetExceeded, compilation: Compilation) -> BudgetExceeded:
+    """A question that no directive asks is one of the schedule as a whole, or of the kernel."""
+    variant = compilation.variant
+    if variant is not None and compilation.resolved.steps:
+        return error.within(variant.span, "bind sizes, or leave out some of its directives")
+    kernels = (i for i in compilation.file.items if isinstance(i, surface.Kernel))
+    name = compilation.options.kernel
+    return error.within(next((k.name_span for k in kernels if k.name == name), None))
 
 
 def emit(name: str, parts: Sequence[Compilation], *, prefix: str = "") -> CModule:

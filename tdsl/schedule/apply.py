@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from tdsl.diagnostics import Diagnostic, Error, IllegalSchedule, Span
+from tdsl.diagnostics import BudgetExceeded, Diagnostic, Error, IllegalSchedule, Span
 from tdsl.ir.types import ElemType
 from tdsl.polyhedral import dependences
 from tdsl.polyhedral.edit import EditError
@@ -152,6 +152,8 @@ def apply(state: State, step: Step) -> State:
         if may_help and error.diagnostics[0].help is None:
             error = suggest.helped(error, state, step, _stepped)
         raise with_via(error, step.via) from None
+    except BudgetExceeded as error:
+        raise with_via(error.within(step.directive.span), step.via) from None
     except Error as error:
         raise with_via(error, step.via) from None
 

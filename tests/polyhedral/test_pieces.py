@@ -50,6 +50,23 @@ def test_pieces_that_isl_does_not_join_stay_apart() -> None:
     np.testing.assert_array_equal(kernel(x=x), expected(x))
 
 
+STORED = """
+    tile y.i, y.j by 5, 16 -> io, jo, ii, ji
+    inline b
+    compute a at y.ii
+    store a at root
+}
+"""
+
+
+def test_a_window_in_many_pieces_slides() -> None:
+    head = SLIDING[: SLIDING.index("    tile")]
+    kernel = tdsl.parse(head + STORED, name="sliding.tdsl")["blur3"].compile("c")
+    for h, w in ((1, 1), (5, 16), (13, 21)):
+        x = np.random.default_rng(0).integers(-9, 9, (h, w)).astype(np.float32)
+        np.testing.assert_array_equal(kernel(x=x), expected(x))
+
+
 def test_a_store_that_cannot_be_is_refused_at_its_line() -> None:
     text = SLIDING.replace("WHERE", "in stack\n    store b at root")
     with pytest.raises(tdsl.Error, match="extents are not constant") as caught:
