@@ -137,9 +137,19 @@ class IllegalSchedule(Error):
 
     code = "schedule"
 
-    def __init__(self, *diagnostics: Diagnostic, violations: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        *diagnostics: Diagnostic,
+        violations: tuple[Any, ...] = (),
+        earlier: bool = False,
+        instead: Any = None,
+    ) -> None:
+        """earlier, instead: what the help names is to be tried out before it is said: the same
+        directive before others, or another directive."""
         super().__init__(*diagnostics)
         self.violations = violations
+        self.earlier = earlier
+        self.instead = instead
 
 
 class UnsupportedTarget(Error):

@@ -69,7 +69,7 @@ from tdsl.schedule.directives import (
     Vectorize,
     Wavefront,
 )
-from tdsl.schedule.hints import refusal, with_via
+from tdsl.schedule.hints import refusal, with_names, with_via, without_help
 from tdsl.schedule.literal import integer
 from tdsl.schedule.references import Ambiguous, candidates, every, statement_names
 from tdsl.schedule.replaced import with_lanes
@@ -102,12 +102,13 @@ def schedule(
     known: tuple[Dependence, ...] | None = None,
 ) -> Scheduled:
     """All directives in text order, then what only the complete schedule can show."""
-    state = begin(program, target.lanes, strict_fp=strict_fp, known=known)
-    trail: list[tuple[Directive, Node]] = []
-    for step in resolved.steps:
-        state = apply(state, step)
-        trail.append((step.written, state.tree))
-    return complete(state, trail)
+    states = [begin(program, target.lanes, strict_fp=strict_fp, known=known)]
+    for n, step in enumerate(resolved.steps):
+        states.append(after(states, resolved.steps[:n], step))
+    trail = [
+        (step.written, state.tree) for step, state in zip(resolved.steps, states[1:], strict=True)
+    ]
+    return complete(states[-1], trail)
 
 
 def complete(state: State, trail: Iterable[tuple[Directive, Node]] = ()) -> Scheduled:
@@ -151,11 +152,25 @@ def apply(state: State, step: Step) -> State:
         may_help = error.violations or isinstance(error, moves.Unready)
         if may_help and error.diagnostics[0].help is None:
             error = suggest.helped(error, state, step, _stepped)
+        if error.instead is not None and not suggest.does(error.instead, state, step, _stepped):
+            error = without_help(error)
         raise with_via(error, step.via) from None
     except BudgetExceeded as error:
         raise with_via(error.within(step.directive.span), step.via) from None
     except Error as error:
         raise with_via(error, step.via) from None
+
+
+def after(states: list[State], steps: tuple[Step, ...], step: Step) -> State:
+    """`apply` to the last of the states, which the steps made of the first one by one. That the
+    directive would do earlier is said only where it does."""
+    try:
+        return apply(states[-1], step)
+    except IllegalSchedule as error:
+        if not error.earlier:
+            raise
+        names = suggest.earlier(states, steps, step, _stepped)
+        raise without_help(error) if names is None else with_names(error, names) from None
 
 
 def _stepped(state: State, step: Step) -> State:

@@ -17,7 +17,7 @@ from tdsl.diagnostics import ParseError
 from tdsl.polyhedral.program import Dependence, Program
 from tdsl.polyhedral.tree import Node
 from tdsl.schedule import directives as d
-from tdsl.schedule.apply import apply, begin, complete
+from tdsl.schedule.apply import after, begin, complete
 from tdsl.schedule.literal import number
 from tdsl.schedule.resolve import Resolved, Step, resolve
 from tdsl.schedule.state import Scheduled, State
@@ -311,10 +311,10 @@ class Schedule(Directives):
             if old != new:
                 break
             kept += 1
-        states = list(self._states[:kept])
-        for step in resolved.steps[kept:]:
-            states.append(apply(states[-1] if states else self._start, step))
-        self._directives, self._resolved, self._states = directives, resolved, tuple(states)
+        states = [self._start, *self._states[:kept]]
+        for n, step in enumerate(resolved.steps[kept:], kept):
+            states.append(after(states, resolved.steps[:n], step))
+        self._directives, self._resolved, self._states = directives, resolved, tuple(states[1:])
 
     @property
     def tree(self) -> Node:

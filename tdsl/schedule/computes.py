@@ -61,6 +61,7 @@ def _carries_nothing(
                 d.span,
                 f"{d.statement} cannot be moved: `{directive}` stands on its loop {name}",
                 help="put this directive before it",
+                earlier=True,
             )
 
 

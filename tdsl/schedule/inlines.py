@@ -20,6 +20,7 @@ def inlined(state: State, d: Inline) -> State:
             d.span,
             "inline comes before everything that is placed",
             help="put it before compute, pack and stage",
+            earlier=True,
         )
     for name in d.statements:
         state = _without(state, d, name)

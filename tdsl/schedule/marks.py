@@ -13,7 +13,9 @@ from tdsl.ir.types import F32, ElemType
 from tdsl.polyhedral import edit
 from tdsl.polyhedral.extent import extent
 from tdsl.polyhedral.tree import Tail, loops, loops_of, statements
+from tdsl.schedule.directives import LoopRef, Unroll
 from tdsl.schedule.hints import refusal
+from tdsl.schedule.literal import number
 from tdsl.schedule.places import host_of, hosted
 from tdsl.schedule.state import LoopAt, State
 
@@ -41,6 +43,7 @@ def serial(at: LoopAt, span: Span | None, verb: str) -> None:
         span,
         f"{at} is {word} already and cannot be {verb}",
         help=f"put this directive before the one that makes {at.name} {word}",
+        earlier=True,
     )
 
 
@@ -82,6 +85,7 @@ def _whole(state: State, at: LoopAt, span: Span | None, verb: str) -> None:
             span,
             f"{at} cannot be {verb}: `{what}` stands on it",
             help="put this directive before it",
+            earlier=True,
         )
 
 
@@ -141,6 +145,7 @@ def unroll(
             span,
             f"{at} has no constant number of iterations and cannot be unrolled whole",
             help=f"unroll {at} by 4, or split it first and unroll the inner loop",
+            instead=_by_four(at),
         )
     copies = count * _copies(state, at)
     if copies > COPIES:
@@ -148,11 +153,16 @@ def unroll(
             span,
             f"unrolling {at} would write its body {copies} times, and {COPIES} is the limit",
             help=f"unroll {at} by 4" if count > 4 else None,
+            instead=_by_four(at) if count > 4 else None,
         )
     # Copies of what hosts something are whole: it belongs to one of them.
     plain = plain or hosted(state, at) is not None
     tree = edit.mark(tree, at.statement, name, "unroll", plain=plain)
     return _noted(replace(state, tree=tree), at.statement, name, note)
+
+
+def _by_four(at: LoopAt) -> Unroll:
+    return Unroll((LoopRef(at.statement, at.name),), number(4))
 
 
 def _copies(state: State, at: LoopAt) -> int:

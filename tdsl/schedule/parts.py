@@ -65,6 +65,7 @@ def factor(state: State, d: Factor, on: Sequence[str]) -> State:
             d.span,
             "factor comes before everything that is placed",
             help="put it before the first compute, store and pack",
+            earlier=True,
         )
     at = one(state, d.loop, on)
     below = statements(at.loop)
@@ -118,4 +119,5 @@ def _whole(state: State, at: LoopAt, span: Span | None, verb: str, touched: Sequ
                 span,
                 f"{at} cannot be {verb}: `stage {request.array}` stands below it",
                 help="put this directive before it",
+                earlier=True,
             )

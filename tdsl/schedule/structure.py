@@ -54,6 +54,7 @@ def movable(state: State, at: LoopAt, span: Span | None, verb: str) -> None:
             span,
             f"{at} cannot be {verb}: `{what}` stands on it",
             help="put this directive before it",
+            earlier=True,
         )
     for statement, outer, inner in state.collapsed:
         if at.name in (outer, inner) and statement in statements(at.loop):
@@ -61,6 +62,7 @@ def movable(state: State, at: LoopAt, span: Span | None, verb: str) -> None:
                 span,
                 f"{at} cannot be {verb}: it is collapsed with a loop of symbolic extent",
                 help=f"put this directive before the collapse that makes {outer}",
+                earlier=True,
             )
 
 
@@ -146,6 +148,7 @@ def _overrun(state: State, at: LoopAt, factor: int, span: Span | None) -> State:
             span,
             f"tail overrun of {at} comes after a directive that places something",
             help="put this split before `compute`, `finish`, `pack` and `store`",
+            earlier=True,
         )
     program, wrong = overrun(state.program, at.loop, factor)
     if wrong:

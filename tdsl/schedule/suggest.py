@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import islice, permutations
 from typing import Any
@@ -11,6 +11,7 @@ from tdsl.diagnostics import Error, Fix, IllegalSchedule, Note
 from tdsl.polyhedral.program import Violation
 from tdsl.polyhedral.tree import Seq, loops_of, statements
 from tdsl.schedule.directives import (
+    Collapse,
     Directive,
     Distribute,
     Factor,
@@ -37,6 +38,7 @@ from tdsl.syntax.print_directive import print_directive
 from tdsl.syntax.tree import Binary, Expr, Name
 
 TRIES = 24
+MOVES = 48  # directives that are applied again to find an earlier place for one
 SHIFTS = (1, 2, -1, -2)
 TURNED = 8  # rows and columns of a block that is transposed
 BLOCK = 1024  # terms that are added at a time where threads share a sum
@@ -110,6 +112,63 @@ def told_apart(error: Ambiguous, state: State, step: Step, attempt: Attempt) -> 
         notes = tuple(Note(f"{name} will not do: {refused[name]}") for name, _ in written)
         first = replace(first, notes=first.notes + notes)
     return IllegalSchedule(first, *rest)
+
+
+def does(instead: Directive, state: State, step: Step, attempt: Attempt) -> bool:
+    """Whether another directive is legal in place of a refused one."""
+    try:
+        attempt(state, Step(instead))
+    except Error:
+        return False
+    return True
+
+
+def earlier(
+    states: Sequence[State], steps: Sequence[Step], step: Step, attempt: Attempt
+) -> Mapping[str, str] | None:
+    """Whether a refused directive is legal before one of the steps, and they after it: then what
+    its loops are called in those; {} where they are as they were, None where it is not."""
+    left = MOVES
+    for position in reversed(range(len(steps))):
+        for names in ({}, *_new_names(step.directive)):
+            later = [replace(s, directive=_renamed(s.directive, names)) for s in steps[position:]]
+            trial = states[position]
+            try:
+                for each in (step, *later):
+                    if left <= 0:
+                        return None
+                    left -= 1
+                    trial = attempt(trial, each)
+            except Error:
+                continue
+            return names
+    return None
+
+
+def _new_names(d: Directive) -> list[dict[str, str]]:
+    """What the loops may be called behind a directive that makes others of them."""
+    match d:
+        case Split(loops=refs):
+            return [{r.loop: new for r in refs} for new in (d.outer, d.inner)]
+        case Tile(loops=refs):
+            count = len(refs)
+            parts = (d.names[:count], d.names[count:])
+            return [{r.loop: n for r, n in zip(refs, new, strict=False)} for new in parts]
+        case Collapse(loops=refs) | Fuse(loops=refs):
+            return [{r.loop: d.name for r in refs}]
+        case _:
+            return []
+
+
+def _renamed(d: Directive, names: Mapping[str, str]) -> Directive:
+    def named(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(named, value))
+        if isinstance(value, LoopRef) and value.loop in names:
+            return replace(value, loop=names[value.loop])
+        return value
+
+    return replace(d, **{f.name: named(getattr(d, f.name)) for f in fields(d)}) if names else d
 
 
 def _names(found: Iterable[LoopAt]) -> list[str]:

@@ -29,6 +29,7 @@ def with_states(state: State, at: LoopAt, note: str, span: Span | None) -> State
             span,
             f"the terms of {head} come to lanes before anything is placed",
             help="put this directive before the first compute, store and pack",
+            earlier=True,
         )
     try:
         made = in_lanes(state.program, state.tree, head, at.name)

@@ -195,6 +195,19 @@ CASES |= {
         "sum[k]",
         "sum[k in 0..min(3, 4)]",
     ),
+    "a directive that comes too late": Case(
+        scheduled(MATMUL, "reorder k, i, j", "stage C at i", "split i by 8 -> io, ii"),
+        "put this directive before it, and write io for i behind it",
+        "stage C at i\nsplit i by 8 -> io, ii",
+        "split i by 8 -> io, ii\nstage C at io",
+    ),
+    "a directive that comes too late for a mark": Case(
+        scheduled(MATMUL, "parallel i", "tile i, j by 8, 8 -> io, jo, ii, ji"),
+        "put this directive before the one that makes i parallel, and write io for i and jo for j "
+        "behind it",
+        "parallel i\ntile i, j by 8, 8 -> io, jo, ii, ji",
+        "tile i, j by 8, 8 -> io, jo, ii, ji\nparallel io",
+    ),
     "a stage of any size on the stack": Case(
         scheduled(
             MATMUL, "split k by 4 -> ko, ki", "reorder i, ko, ki, j", "stage A at i in stack"
@@ -245,3 +258,14 @@ def test_numbers_of_an_index_as_data() -> None:
     )
     as_data = of_vector("in x: f32[N]\nin at: i32[N] range 0..N\nout y: f32[N]", "x[at[i]]")
     check_text(as_data, "f.tdsl").raise_errors()
+
+
+@pytest.mark.parametrize(
+    "directives",
+    [
+        ("stage A at i in scratch", "unroll i"),  # nor by 4: `stage` stands on it
+        ("parallel C.i", "order { C[i, j, k] -> [0, k, i, j] }"),  # which has no loop i
+    ],
+)
+def test_no_help_where_none_is_true(directives: tuple[str, ...]) -> None:
+    assert said(scheduled(MATMUL, *directives)) == ""
