@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tdsl.diagnostics import IllegalSchedule, Span
 from tdsl.polyhedral import dependences, fresh, legality
-from tdsl.polyhedral.program import Dependence
+from tdsl.polyhedral.program import Dependence, Program
 from tdsl.schedule import check, marks
 from tdsl.schedule.hints import listing, refusal
 from tdsl.schedule.state import Private, State
@@ -33,11 +33,27 @@ def _placed(state: State, array: str) -> tuple[State, tuple[tuple[str, str], ...
         trial = replace(state, program=choice.program, dependences=found)
         if _holds(trial):
             return replace(trial, dependences=(*others, *found)), choice.private
+    span = state.program.arrays[array].span
+    head = term_of(state.program, array)
+    if head is not None:
+        raise IllegalSchedule.at(
+            span,
+            f"no order is found for the terms of {head} where this schedule puts them: what they "
+            "make of the state would overlap in time",
+            help=f"compute {head} at root",
+        )
     raise IllegalSchedule.at(
-        state.program.arrays[array].span,
+        span,
         f"no memory for {array} is found in this order: its iterations overlap in time",
         help=f"declare it outside the `for`, with a dimension for each index that {array} needs",
     )
+
+
+def term_of(program: Program, array: str) -> str | None:
+    """The tuple reduction (`argmax`, `combine`) whose terms keep something in an array of a `for`
+    body, which no text declares."""
+    heads = {s.tuple_of for s in program.statements.values() if s.write.array == array}
+    return heads.pop() if len(heads) == 1 else None
 
 
 def _holds(state: State) -> bool:

@@ -16,6 +16,7 @@ from tdsl.polyhedral.program import Program
 from tdsl.polyhedral.stage import path_to
 from tdsl.polyhedral.tree import loops_of, statements
 from tdsl.schedule.directives import LoopRef, Pack
+from tdsl.schedule.fresh import term_of
 from tdsl.schedule.hints import closest, listing, refusal
 from tdsl.schedule.references import one, statement_names
 from tdsl.schedule.replaced import based, rebased
@@ -107,14 +108,11 @@ def _array(program: Program, d: Pack) -> Array:
         )
     array = program.arrays[name]
     if array.local is not None:
-        written = all(s.tuple_of is None for s in program.statements.values()
-                      if s.write.array == name)  # fmt: skip
+        outside = f"declare it outside that `for`, with a dimension for {array.local} in front"
         raise refusal(
             d.span,
             f"{name} is another array in each iteration of {array.local}: it is not packed",
-            help=f"declare it outside that `for`, with a dimension for {array.local} in front"
-            if written
-            else None,
+            help=outside if term_of(program, name) is None else None,
         )
     return array
 
