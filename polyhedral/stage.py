@@ -18,7 +18,7 @@ import islpy as isl
 from tdsl.ir.kernel import Expr, Read, Size, Var
 from tdsl.polyhedral.box import Box, CannotPlace, Layout, box, elements, fresh_name, touched
 from tdsl.polyhedral.budget import bounded
-from tdsl.polyhedral.edit import sequence
+from tdsl.polyhedral.edit import sequence, with_plain_copies
 from tdsl.polyhedral.from_isl import from_pw_aff
 from tdsl.polyhedral.leaves import is_dim
 from tdsl.polyhedral.pieces import coalesced
@@ -55,6 +55,9 @@ def stage(
     loops = path_to(tree, *at)
     if any(is_dim(loop) for loop in loops):
         raise CannotPlace(f"{at[1]} stands inside a loop that is unrolled or vectorized")
+    # Copies of a sequence stay whole when the loops of the copy come among it.
+    tree = with_plain_copies(tree, *at)
+    loops = path_to(tree, *at)
     inside = [s for s in statements(loops[-1].body) if reader is None or s == reader]
     users = [program.statements[s] for s in inside]
     accesses = [(s, a) for s in users for a in (s.write, *s.reads) if a.array == array]

@@ -100,3 +100,33 @@ def test_refused(directives: str, word: str) -> None:
     with pytest.raises(Error) as refused:
         tdsl.parse(text, name="stage.tdsl")["matmul"].compile("c")
     assert word in str(refused.value)
+
+
+@pytest.mark.parametrize("target", ["c", "avx2"])
+@pytest.mark.parametrize(
+    "directives",
+    ["unroll a.j by 3 stage y at a.j_u", "split a.j by 3 -> p, q unroll q stage y at q"],
+)
+def test_copies_of_a_sequence_stay_whole(directives: str, target: str) -> None:
+    text = """
+    kernel chain(M, N) {
+        in    x: i32[M, N]
+        inout y: i32[M]
+        for i in 0..M {
+            for j in 0..N {
+                a: y[i] = y[i] * x[i, j]
+                b: y[i] = y[i] + x[i, j]
+            }
+        }
+    }
+    schedule chain for any { %s }
+    """
+    kernel = tdsl.parse(text % directives)["chain"].compile(target=target)
+    for m, n in ((1, 1), (3, 7), (2, 6)):
+        x = np.random.default_rng(n).integers(-3, 4, (m, n), np.int32)
+        y = np.arange(1, m + 1, dtype=np.int32)
+        want = y.copy()
+        for j in range(n):
+            want = want * x[:, j] + x[:, j]
+        kernel(x=x, y=y)
+        np.testing.assert_array_equal(y, want)
