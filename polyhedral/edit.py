@@ -25,7 +25,11 @@ DEFAULT_TAIL = Tail()
 
 
 class EditError(Exception):
-    """The tree has not the shape that the edit needs."""
+    """The tree has not the shape that the edit needs. `help`: what would give it that."""
+
+    def __init__(self, message: str, help: str | None = None) -> None:
+        super().__init__(message)
+        self.help = help
 
 
 def find(tree: Node, statement: str, name: str) -> Loop:

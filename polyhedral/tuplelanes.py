@@ -27,7 +27,7 @@ from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.edit import EditError, find, sequence, update
 from tdsl.polyhedral.extent import UNBOUNDED
 from tdsl.polyhedral.from_isl import from_pw_aff
-from tdsl.polyhedral.inits import is_reduction_loop
+from tdsl.polyhedral.inits import is_reduction_loop, runs_over
 from tdsl.polyhedral.model import extent_of, with_value
 from tdsl.polyhedral.parts import selecting
 from tdsl.polyhedral.pieces import coalesced
@@ -72,8 +72,16 @@ def _check_loops(program: Program, around: Sequence[Loop], first: int, head: str
         if loop.mark not in ("serial", "parallel"):
             raise EditError(f"{head}.{loop.name} is unrolled or vectorized, around the lanes")
     for loop in around[first:]:
+        free = (i for i in stmt.indices if i not in stmt.reduction)
+        own = [i for i in free if runs_over(loop, head, stmt.indices.index(i))]
         if not is_reduction_loop(loop, stmt):
             raise EditError(f"{head}.{loop.name} runs over other indices inside the reduction")
+        if own:
+            raise EditError(
+                f"{head}.{loop.name} runs over {own[0]} beside the terms of the reduction: lanes "
+                "would share their states",
+                help=f"leave out what joins the two, the skew of {loop.name}, say",
+            )
         others = [s for s in statements(loop) if program.statements[s].tuple_of != head]
         if others:
             raise EditError(f"{head} shares {loop.name}, over which it reduces, with {others[0]}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tdsl.diagnostics import BudgetExceeded
+from tdsl.diagnostics import BudgetExceeded, Error
 from tdsl.ir.loops import Block
 from tdsl.lower.accesses import Access, Memory, reads
 from tdsl.lower.dots_seen import is_zero
@@ -51,11 +51,26 @@ def check_instances(program: Program, lowered: Lowered, order: Order) -> None:
     sizes = choices(program, lowered.versions)
     found, table = _run(lowered.versions, sizes)
     chosen = _affordable(found, table)
-    ran = {name: r.where(np.isin(r.instances[:, 0], chosen)) for name, r in found.ran.items()}
     memory, table = Memory.of(program.arrays, table)
-    walk = Walk(program, memory)
-    walk.function(lowered.function.blocks, table.where(np.isin(table.choice, chosen)))
+    walk, chosen = _walked(program, lowered, memory, table, chosen)
+    ran = {name: r.where(np.isin(r.instances[:, 0], chosen)) for name, r in found.ran.items()}
     _Check(program, memory, table, sizes, groups).check(ran, walk.finished())
+
+
+def _walked(
+    program: Program, lowered: Lowered, memory: Memory, table: Table, chosen: Sequence[int]
+) -> tuple[Walk, Sequence[int]]:
+    """The walk at those of the chosen sizes that are not too many for it, and which these are:
+    the vector level may have loops that the nest has not."""
+    while chosen:
+        walk = Walk(program, memory)
+        try:
+            walk.function(lowered.function.blocks, table.where(np.isin(table.choice, chosen)))
+        except TooMany as error:
+            chosen = [n for n in chosen if n not in error.choices]
+        else:
+            return walk, chosen
+    raise _too_many()
 
 
 def _run(nest: Block, sizes: Sequence[Mapping[str, int]]) -> tuple[Reference, Table]:
@@ -81,7 +96,11 @@ def _run(nest: Block, sizes: Sequence[Mapping[str, int]]) -> tuple[Reference, Ta
             return reference(nest, table), table
         except TooMany:
             continue
-    raise BudgetExceeded.at(None, "the lanes of the kernel are too many to be checked")
+    raise _too_many()
+
+
+def _too_many() -> Error:
+    return BudgetExceeded.at(None, "the lanes of the kernel are too many to be checked")
 
 
 def _affordable(found: Reference, table: Table) -> Sequence[int]:

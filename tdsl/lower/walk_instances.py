@@ -16,7 +16,7 @@ from tdsl.ir import vector as v
 from tdsl.ir.index import const
 from tdsl.ir.kernel import Expr
 from tdsl.ir.vector import Home
-from tdsl.ir.walk_vector import VALUES, item_values, operands, values_in
+from tdsl.ir.walk_vector import VALUES, item_values, items, operands, values_in
 from tdsl.lower.accesses import Memory, reads
 from tdsl.lower.dots_seen import (
     at_places,
@@ -57,6 +57,10 @@ from tdsl.polyhedral.rebuild import Miscompiled
 
 # Whose operands' leaves do not stand for lanes of the same number.
 APART = v.Ref | v.Repeat | v.Join | v.Slide | v.Choose | v.Part | v.Dot | v.Column
+
+
+# Items that read and write nothing.
+_ASIDE = (v.Comment, v.Prefetch, v.Fence, v.LetIndex, v.For, v.Block)
 
 
 @dataclass
@@ -116,6 +120,8 @@ class Walk:
                     self._store(item, here, made, scope)
                 case v.Scatter():
                     self._scatter(item, here, scope)
+                case v.For() if all(isinstance(x, _ASIDE) for x in items(item.body)):
+                    pass  # prefetches, say: as many as they may be
                 case v.For():
                     self._block(item.body, here.loop(item.var, item.lo, item.hi, item.step),
                                 scope.inside())  # fmt: skip

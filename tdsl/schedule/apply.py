@@ -208,7 +208,7 @@ def _directive(state: State, step: Step, on: tuple[str, ...]) -> State:
             return moves.transpose(state, d, on, in_recipe=bool(step.via))
         return _edited(state, d, on)
     except EditError as error:
-        raise refusal(d.span, str(error)) from None
+        raise refusal(d.span, str(error), help=error.help) from None
 
 
 def _edited(state: State, d: Directive, on: tuple[str, ...]) -> State:

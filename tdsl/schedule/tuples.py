@@ -34,7 +34,7 @@ def with_states(state: State, at: LoopAt, note: str, span: Span | None) -> State
     try:
         made = in_lanes(state.program, state.tree, head, at.name)
     except EditError as error:
-        raise refusal(span, str(error)) from None
+        raise refusal(span, str(error), help=error.help) from None
     home = made.home
     private = dict.fromkeys(made.private, home) if home is not None else {}
     hosts = () if home is None else ((*home, note),)

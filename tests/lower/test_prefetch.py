@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pytest
 
-from tdsl.diagnostics import Error
+import tdsl
+from tdsl.diagnostics import BudgetExceeded, Error
 from tdsl.driver import Options, run
 from tdsl.ir import vector as v
 from tdsl.ir.walk_vector import items
-from tdsl.lower.tables import Table, start
+from tdsl.lower.tables import Table, TooMany, start
+from tdsl.lower.walk_instances import Walk
 from tdsl.syntax.parser import parse
 from tdsl.targets import TARGETS
 from tests.lower.moving import EVERYWHERE, compiled
@@ -178,3 +180,49 @@ def test_elements_that_data_choose_are_refused() -> None:
     """
     with pytest.raises(Error, match="data choose"):
         compiled(text, "pick", "c")
+
+
+STRIDED = """
+kernel strided(M, N, lda) {
+    assume lda >= N
+    in  A: f32[M, N] strides [lda, 1]
+    in  B: f32[N, M] strides [free, free]
+    in  v: f32[N] strides [-1]
+    out y: f32[M, N]
+
+    t[i, j] = A[i, j] + B[j, i]
+    y[i, j] = t[i, j] - v[j]
+}
+
+schedule strided for any {
+    skew t.i by j
+    vectorize t.j
+    prefetch B at t.i ahead 1
+}
+"""
+
+
+@pytest.mark.parametrize("target", EVERYWHERE)
+def test_many_hints_are_not_too_many_iterations(target: str) -> None:
+    """In a skewed loop a hint asks for a box that grows with both sizes."""
+    kernel = tdsl.parse(STRIDED, name="strided.tdsl")["strided"].compile(target)
+    rng = np.random.default_rng(3)
+    for m, n in ((1, 1), (5, 9), (19, 34)):
+        a = rng.integers(-9, 9, (m, n)).astype(np.float32)
+        b = rng.integers(-9, 9, (n, m)).astype(np.float32)
+        v_ = rng.integers(-9, 9, n).astype(np.float32)
+        np.testing.assert_array_equal(kernel(A=a, B=b, v=v_[::-1].copy()[::-1]), a + b.T - v_)
+
+
+def test_too_many_iterations_of_the_lanes_are_refused_at_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(self: Walk, blocks: object, table: Table) -> None:
+        raise TooMany(table.choice)
+
+    monkeypatch.setattr(Walk, "function", never)
+    file = parse(STRIDED, "strided.tdsl")
+    with pytest.raises(BudgetExceeded, match="too many to be checked") as caught:
+        run(file, Options("strided", TARGETS["avx2"]))
+    assert "schedule strided for any" in str(caught.value)
+    assert "help: bind sizes, or leave out some of its directives" in str(caught.value)

@@ -134,3 +134,34 @@ def test_the_loop_that_joins_is_one_like_others(directives: str) -> None:
     for m, n in ((1, 1), (3, 7), (2, 16)):
         x = np.random.default_rng(n).integers(-5, 5, (m, n)).astype(np.float32)
         np.testing.assert_array_equal(kernel(x=x), x.argmax(1))
+
+
+JOINT = """
+combine both(m, c; m2, c2) {
+    identity -inf, 0.0
+    give max(m, m2), c + c2
+}
+
+kernel comb(M, N) {
+    in  x: f32[M, N]
+    out y: f32[M]
+    temp z: f32[M]
+
+    z[i], y[i] = both[j](x[i, j], 1.0)
+}
+schedule comb for any { %s }
+"""
+
+
+def test_a_loop_of_terms_and_other_indices_gives_no_lanes() -> None:
+    with pytest.raises(IllegalSchedule, match="runs over i beside the terms") as caught:
+        _compiled(JOINT, "reassociate z\n skew z.i by j\n vectorize z.j by 4", "avx2")
+    assert "16 |  vectorize z.j by 4" in str(caught.value)
+    assert "help: leave out what joins the two, the skew of i, say" in str(caught.value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_without_the_skew_it_has_lanes(target: str) -> None:
+    run = _compiled(JOINT, "reassociate z\n vectorize z.j by 4", target)
+    for n in (0, 3, 4, 11):
+        np.testing.assert_array_equal(run(x=np.ones((5, n), np.float32)), np.full(5, n))
