@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tdsl.polyhedral import compute as moves
 from tdsl.polyhedral.edit import find, with_plain_copies
+from tdsl.polyhedral.legality import check_once
 from tdsl.polyhedral.need import group_of, readers_of
 from tdsl.polyhedral.nests import name_within
 from tdsl.polyhedral.prepared import why_not_prepared, with_inits
@@ -253,6 +254,15 @@ def finish(state: State, d: Finish, on: Sequence[str]) -> State:
         merged=state.merged | aliases.keys(),
         stages=_followed(state, d, (name,), aliases, key),
     )
+    if check_once(state.program, tree, (name,)):
+        # Each reads what the last iteration wrote: all of them would run there, at one place.
+        array = state.program.statements[at.statement].write.array
+        raise refusal(
+            d.span,
+            f"{name} cannot be finished at {at}: many of its instances wait for the same "
+            f"iteration, the last one that writes {array}",
+            help=f"leave out `{print_directive(d)}`, and {name} runs in loops of its own",
+        )
     if broken := check.order(state):
         raise check.illegal(state, broken, d.span, print_directive(d))
     return state

@@ -10,7 +10,8 @@ import pytest
 
 import tdsl
 from tdsl.built import GeneratedKernel
-from tests.language.run import everywhere
+from tdsl.diagnostics import Error
+from tests.language.run import everywhere, lowered
 
 Array = np.ndarray[Any, Any]
 
@@ -175,3 +176,28 @@ def test_a_loop_of_one_iteration_may_be_named(on: str, known: str) -> None:
     for m, n, k in ((3, 21, 1), (1, 1, 1), (0, 5, 1), *([(3, 21, 4)] if known else [])):
         a, b, bias = whole(rng, m, k), whole(rng, k, n), whole(rng, n)
         np.testing.assert_array_equal(kernel(a, b, bias), np.maximum(a @ b + bias, 0))
+
+
+def test_no_epilogue_where_many_instances_wait_for_one_iteration() -> None:
+    """A temp of a `for` body: its elements are written last in the last iteration."""
+    text = """
+kernel rowtemp(H, W) {
+    assume W >= 2
+    in  x: f32[H, W]
+    out y: f32[H, W]
+    for i in 0..H {
+        temp row: f32[W]
+        row[j]  = 2.0 * x[i, j]
+        y[i, j] = row[j] + row[mirror(j + 1, W)] - row[W - 1 - j]
+    }
+}
+
+schedule rowtemp for any {
+    finish y at row.j
+}
+"""
+    with pytest.raises(Error, match="many of its instances wait for the same iteration") as caught:
+        lowered(text, "rowtemp")
+    assert "finish y at row.j\n" in str(caught.value)
+    assert "help: leave out `finish y at row.j`" in str(caught.value)
+    lowered(text.replace("finish y at row.j", ""), "rowtemp")
