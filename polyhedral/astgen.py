@@ -20,7 +20,7 @@ from tdsl.ir.index import add, const, simplify, substitute
 from tdsl.ir.kernel import INDEX, Const, Expr, Op, Size, Var
 from tdsl.polyhedral.budget import bounded
 from tdsl.polyhedral.dims import SET, Leaf, leaf
-from tdsl.polyhedral.from_isl import from_ast
+from tdsl.polyhedral.from_isl import condition_from_ast, from_ast
 from tdsl.polyhedral.leaves import Code, Kept, Point, Repeat, Sequence_, points
 from tdsl.polyhedral.pieces import coalesced
 from tdsl.polyhedral.program import Program
@@ -200,7 +200,7 @@ class _Scan:
                 )
             return self.block(below, names, code)
         if kind == _IF:
-            condition = from_ast(node.if_get_cond(), names)
+            condition = condition_from_ast(node.if_get_cond(), names)
             then = self.block(node.if_get_then_node(), names, repeat)
             other = None
             if node.if_has_else_node():

@@ -42,6 +42,18 @@ def from_ast(expr: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
     return simplify(_from_ast(expr, names))
 
 
+def condition_from_ast(expr: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
+    """A condition of isl's AST."""
+    return simplify(_truth(_from_ast(expr, names)))
+
+
+def _truth(value: Expr) -> Expr:
+    """What isl knows to hold always or never it writes as a number."""
+    if isinstance(value, Const) and value.type != BOOL:
+        return Const(bool(value.value), BOOL)
+    return value
+
+
 def _from_ast(expr: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
     kind: Any = expr.get_type()
     if kind == isl.ast_expr_type.id:
@@ -57,13 +69,13 @@ def _from_ast(expr: isl.AstExpr, names: Mapping[str, Expr]) -> Expr:
     if op == isl.ast_expr_op_type.minus:
         return Op("neg", (args[0],), INDEX)
     if op in (isl.ast_expr_op_type.cond, isl.ast_expr_op_type.select):
-        return Select(args[0], args[1], args[2], INDEX)
+        return Select(_truth(args[0]), args[1], args[2], INDEX)
     if op in _COMPARE:
         return Op(_COMPARE[op], tuple(args), BOOL)
     if op in _LOGIC:
-        result = args[0]
+        result = _truth(args[0])
         for arg in args[1:]:
-            result = Op(_LOGIC[op], (result, arg), BOOL)
+            result = Op(_LOGIC[op], (result, _truth(arg)), BOOL)
         return result
     return Op(_BINARY[op], tuple(args), INDEX)
 
