@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 BATCH = 0.003  # seconds of one batch: long for the clock, short for the drift
+WAKING = 0.02  # seconds: a few ticks of the scheduler
 CLOCKS = {"cpu": time.thread_time_ns, "wall": time.perf_counter_ns}
 
 Call = Callable[[], object]
@@ -77,9 +78,10 @@ def compare(
     """Time the candidates against the one named `baseline`, about `seconds` for each.
 
     The clock "cpu" counts the time of the calling thread alone and ignores what else the machine
-    does; functions that start threads need "wall". pause: seconds before each batch, after which
-    one call is not counted: idle threads of the candidate before keep a processor busy for a while,
-    and its own have to be woken. tick: told after each round how much of the time is spent.
+    does; functions that start threads need "wall". pause: seconds before each batch, since idle
+    threads of the candidate before keep a processor busy for a while. Then calls for WAKING are not
+    counted: its own threads wake on one processor until the system spreads them. tick: told after
+    each round how much of the time is spent.
     """
     if baseline not in candidates:
         raise ValueError(f"the baseline {baseline!r} is not among {', '.join(candidates)}")
@@ -96,7 +98,7 @@ def compare(
             for name in order:
                 if pause:
                     time.sleep(pause)
-                    candidates[name]()
+                    _wake(candidates[name])
                 samples[name].append(_batch(candidates[name], calls[name], read))
             order.reverse()  # nobody always comes after the same one
             rounds += 1
@@ -110,6 +112,12 @@ def compare(
         rounds,
         {name: _timing(found, samples[baseline]) for name, found in samples.items()},
     )
+
+
+def _wake(call: Call) -> None:
+    start = time.perf_counter()
+    while time.perf_counter() < start + WAKING:
+        call()
 
 
 def _calls_in_batch(call: Call, read: Callable[[], int]) -> int:
