@@ -7,6 +7,7 @@ from tdsl.codegen.unit import SCALARS, Unit, kept
 from tdsl.ir.vector import VType
 
 LINE = 64  # bytes of a cache line
+MOST_HINTS = 8  # without a loop
 
 PREFETCH = """static inline void {name}(uintptr_t first, int64_t bytes)
 {{
@@ -14,6 +15,27 @@ PREFETCH = """static inline void {name}(uintptr_t first, int64_t bytes)
     for (uintptr_t line = first & ~(uintptr_t){last}; bytes > 0 && line < end; line += {line})
         __builtin_prefetch((const void *)line, {write}, 3);
 }}"""
+
+
+def few(bytes: int) -> bool:
+    """Whether the hints for so many bytes are written out."""
+    return 0 < bytes <= MOST_HINTS * LINE
+
+
+def prefetch_few(unit: Unit, buffer: str, offset: C, count: C, size: int, *, write: bool) -> C:
+    """As `prefetch`, without a loop: `count` is a number, of a `few` bytes.
+
+    Elements that start inside a line end in one more, which is not asked for: most often the next
+    hint begins there, and a hint too many costs more than one too few.
+    """
+    bytes = int(count.text) * size
+    name = f"tdsl_prefetch_{'write' if write else 'read'}_{bytes}"
+    hints = [
+        f"    __builtin_prefetch((const void *)(first + {at}), {int(write)}, 3);"
+        for at in range(0, bytes, LINE)
+    ]
+    unit.helper(name, "\n".join([f"static inline void {name}(uintptr_t first)", "{", *hints, "}"]))
+    return call(name, C(f"(uintptr_t){buffer} + (uintptr_t)({offset.text}) * {size}"))
 
 
 def prefetch(unit: Unit, buffer: str, offset: C, count: C, size: int, *, write: bool) -> C:

@@ -9,7 +9,7 @@ from typing import assert_never
 from tdsl.codegen.in_place import hidden_end, in_place, likely
 from tdsl.codegen.index import IndexPrinter, non_negative
 from tdsl.codegen.lines import marked
-from tdsl.codegen.moves import fence, misaligned, prefetch
+from tdsl.codegen.moves import fence, few, misaligned, prefetch, prefetch_few
 from tdsl.codegen.names import Names
 from tdsl.codegen.text import comment, wrap
 from tdsl.codegen.transposes import transpose
@@ -164,7 +164,9 @@ class StatementPrinter:
             case Prefetch(buffer, offset, count):
                 place, size = self._name("buffer", buffer), self._bytes[buffer]
                 at, long = self._index(offset), self._index(count)
-                hint = prefetch(self._unit, place, at, long, size, write=item.write)
+                known = isinstance(count, kernel.Const) and few(int(count.value) * size)
+                hints = prefetch_few if known else prefetch
+                hint = hints(self._unit, place, at, long, size, write=item.write)
                 return wrap(f"{pad}{hint.text};")
             case Fence():
                 return [pad + line for line in fence(self._unit)]

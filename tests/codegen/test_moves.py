@@ -147,7 +147,7 @@ def test_hints_may_lie_anywhere(name: str, tmp_path: Path) -> None:
     sides = [vector_buffer("x", elem, "in"), vector_buffer("y", elem, "inout")]
     far = Op("mul", (Size("N"), num(1 << 20)), INDEX)
     f = function(
-        "hints", sides, Prefetch("x", num(0), Size("N")), Prefetch("y", far, num(100), True),
+        "hints", sides, Prefetch("x", num(0), Size("N")), Prefetch("y", far, num(200), True),
         Prefetch("x", num(-(1 << 30)), num(7)), Prefetch("x", num(3), num(0)),
         Prefetch("x", num(3), num(-5)),
     )  # fmt: skip
@@ -158,6 +158,7 @@ def test_hints_may_lie_anywhere(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(outcome.arrays["y"], x + 1)
     assert "__builtin_prefetch((const void *)line, 0, 3);" in module.c_source
     assert "__builtin_prefetch((const void *)line, 1, 3);" in module.c_source
+    assert "__builtin_prefetch((const void *)(first + 0), 0, 3);" in module.c_source
 
 
 def test_what_the_verifier_refuses() -> None:

@@ -226,3 +226,18 @@ def test_too_many_iterations_of_the_lanes_are_refused_at_a_line(
         run(file, Options("strided", TARGETS["avx2"]))
     assert "schedule strided for any" in str(caught.value)
     assert "help: bind sizes, or leave out some of its directives" in str(caught.value)
+
+
+def test_a_few_lines_are_asked_for_without_a_loop() -> None:
+    text = """
+    kernel double(N) {
+        in  x: f32[N]
+        out y: f32[N]
+        y[i] = 2.0 * x[i]
+    }
+    schedule double for any { split i by 48 -> io, ii  prefetch x at io ahead 4 }
+    """
+    product = compiled(text, "double", "c", sizes={"N": 480})
+    hints = re.findall(r"__builtin_prefetch\(\(const void \*\)\(first \+ (\d+)\), 0, 3\)",
+                       product.c_source)  # fmt: skip
+    assert hints == ["0", "64", "128"]
