@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from tdsl.ir import vector as v
+from tdsl.ir.kernel import Expr
 from tdsl.ir.walk_vector import values_in
 from tdsl.lower.tables import NO, YES, Bools, Env, Ints, OnData, evaluate, operation
 
@@ -140,6 +141,15 @@ def over_and_over(lanes: A, times: int) -> A:
 
 def lane_numbers(lanes: int) -> Ints:
     return np.arange(lanes, dtype=np.int64)[None, :]
+
+
+def elements(offset: Expr, stride: Expr | None, lanes: int, env: Env) -> Ints:
+    """The element that each lane of a load or store is."""
+    first = evaluate(offset, env)
+    if lanes == 1:
+        return first
+    step = YES.astype(np.int64) if stride is None else evaluate(stride, env)
+    return first + step * lane_numbers(lanes)
 
 
 def numbers(value: v.Value, lets: Lets, env: Env) -> Ints:

@@ -27,7 +27,7 @@ from tdsl.lower.dots_seen import (
     sides_of,
     spread_leaf,
 )
-from tdsl.lower.masks_seen import EVERYWHERE, Mask, lane_numbers, mask_of, numbers
+from tdsl.lower.masks_seen import EVERYWHERE, Mask, elements, lane_numbers, mask_of, numbers
 from tdsl.lower.records_seen import (
     Done,
     Leaf,
@@ -57,8 +57,6 @@ from tdsl.polyhedral.rebuild import Miscompiled
 
 # Whose operands' leaves do not stand for lanes of the same number.
 APART = v.Ref | v.Repeat | v.Join | v.Slide | v.Choose | v.Part | v.Dot | v.Column
-
-
 # Items that read and write nothing.
 _ASIDE = (v.Comment, v.Prefetch, v.Fence, v.LetIndex, v.For, v.Block)
 
@@ -154,7 +152,7 @@ class Walk:
     def _store(self, item: v.Store, table: Table, made: Made, scope: Scope) -> None:
         lanes = item.value.type.lanes
         env = table.env
-        element = _element(item.offset, item.stride, lanes, env)
+        element = elements(item.offset, item.stride, lanes, env)
         on = mask_of(item.mask, scope.lets, env)
         if item.origin is not None:
             write = self._write(item.origin, item.value, lanes, element, table, scope)
@@ -171,7 +169,7 @@ class Walk:
         shape = (table.rows, lanes)
         if register.home is None or register.home.buffer != item.buffer:
             raise Miscompiled(f"{register.name} is stored to an element that is not its own")
-        own = _element(register.home.offset, register.home.stride, lanes, env)
+        own = elements(register.home.offset, register.home.stride, lanes, env)
         active = np.broadcast_to(on.may, shape)
         if (np.broadcast_to(own != element, shape) & active).any():
             raise Miscompiled(f"{register.name} is stored to an element that is not its own")
@@ -202,7 +200,7 @@ class Walk:
         env = table.env
         if origin is not None:
             home = self._home(register, scope)
-            element = _element(home.offset, home.stride, lanes, env)
+            element = elements(home.offset, home.stride, lanes, env)
             write = self._write(origin, value, lanes, element, table, scope)
             if origin.masked and write.active.shape[1] == lanes * origin.terms:
                 old = v.Ref(register.name, value.type)
@@ -221,7 +219,7 @@ class Walk:
                 register.loads.append(register.position(table))
                 home = self._home(register, scope)
                 active = np.broadcast_to(mask_of(mask, scope.lets, env).must, (table.rows, lanes))
-                wrong = _element(offset, stride, lanes, env) != _element(
+                wrong = elements(offset, stride, lanes, env) != elements(
                     home.offset, home.stride, lanes, env
                 )
                 if home.buffer != buffer or (np.broadcast_to(wrong, active.shape) & active).any():
@@ -339,7 +337,7 @@ class Walk:
                 )
                 register.uses.append(used)
                 home = self._home(register, scope)
-                element = _element(home.offset, home.stride, type.lanes, env)
+                element = elements(home.offset, home.stride, type.lanes, env)
                 holder = None if register.parent else (register, table.columns[_id(name)])
                 yield Leaf(home.buffer, element, EVERYWHERE, time, None, holder)
             case v.Ref(name, type):
@@ -351,7 +349,7 @@ class Walk:
                     yield from inner
                     return
                 home, when = scope.stored[name]
-                element = _element(home.offset, home.stride, type.lanes, env)
+                element = elements(home.offset, home.stride, type.lanes, env)
                 yield Leaf(home.buffer, element, EVERYWHERE, when.time(table, after=True), inner)
             case v.Column(rows, lane, type):
                 for number, row in enumerate(rows):
@@ -359,7 +357,7 @@ class Walk:
                         yield in_lane(leaf, lane, number, type.lanes)
             case v.Load(buffer, offset, type, stride, mask):
                 on = mask_of(mask, scope.lets, env)
-                yield Leaf(buffer, _element(offset, stride, type.lanes, env), on, time)
+                yield Leaf(buffer, elements(offset, stride, type.lanes, env), on, time)
             case v.Gather(buffer, offset, _, mask):
                 on = mask_of(mask, scope.lets, env)
                 yield Leaf(buffer, _numbers(offset, scope, env), on, time)
@@ -403,13 +401,13 @@ class Walk:
         env = table.env
         if isinstance(item, v.Store):
             on = mask_of(item.mask, scope.lets, env)
-            element = _element(item.offset, item.stride, item.value.type.lanes, env)
+            element = elements(item.offset, item.stride, item.value.type.lanes, env)
             self._inside(item.buffer, element, on, env)
         for top in item_values(item):
             for value in values_in(top):
                 match value:
                     case v.Load(buffer, offset, type, stride, mask):
-                        element = _element(offset, stride, type.lanes, env)
+                        element = elements(offset, stride, type.lanes, env)
                         on = mask_of(mask, scope.lets, env)
                         self._inside(buffer, element, on, env, self._more(buffer))
                     case v.Gather(buffer, offset, _, mask):
@@ -489,14 +487,6 @@ _STILL = const(0)
 def _id(register: str) -> str:
     """The column that tells the iteration of the block that a register was declared in."""
     return f"in {register}"
-
-
-def _element(offset: Expr, stride: Expr | None, lanes: int, env: Env) -> Ints:
-    first = evaluate(offset, env)
-    if lanes == 1:
-        return first
-    step = YES.astype(np.int64) if stride is None else evaluate(stride, env)
-    return first + step * lane_numbers(lanes)
 
 
 def _numbers(value: v.Value, scope: Scope, env: Env) -> Ints | None:

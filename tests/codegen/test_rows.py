@@ -23,6 +23,7 @@ from tdsl.ir.vector import (
     Op,
     Reduce,
     Ref,
+    Slide,
     Store,
     VType,
 )
@@ -63,11 +64,13 @@ def operations(elem: ElemType, lanes: int) -> Iterator[Store]:
         yield Store("y", num(0), Cast("convert", found, VType(elem)))
 
 
-def scaled(of: Target, elem: ElemType, lanes: int) -> Iterator[Store]:
-    """The operation that is only there where there is a row."""
+def with_rows(of: Target, elem: ElemType, lanes: int) -> Iterator[Store]:
+    """The operations that are only there where there is a row."""
+    x, vtype = load("x", elem, lanes, I), VType(elem, lanes)
     if ("scale", elem.name, lanes) in instructions(of):
-        x = load("x", elem, lanes, I)
-        yield Store("x", I, Op("scale", (x, x), VType(elem, lanes)))
+        yield Store("x", I, Op("scale", (x, x), vtype))
+    if ("slide", elem.name, lanes) in instructions(of):
+        yield Store("x", I, Slide(x, x, 1, vtype))
 
 
 def transposed(elem: ElemType, lanes: int) -> list[Let]:
@@ -102,7 +105,7 @@ def used(of: Target) -> str:
         parts = [of.widths[-1] // elem.bytes >> n for n in range(1, 4)]
         for lanes in {w // elem.bytes for w in of.widths} | set(parts):
             if lanes > 1:
-                some = [*operations(elem, lanes), *scaled(of, elem, lanes)]
+                some = [*operations(elem, lanes), *with_rows(of, elem, lanes)]
                 body = over(lanes, *some, *transposed(elem, lanes))
                 functions.append(function(f"all_{elem}x{lanes}", sides, body, Fence()))
         functions += conversions(of, elem)
